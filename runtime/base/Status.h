@@ -18,6 +18,7 @@
 #include <cassert>
 #include <cstdint>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -33,6 +34,11 @@ struct [[nodiscard]] Status {
       : code(code), message(std::move(message)) {}
 
   bool ok() const { return code == MOIRA_OK; }
+
+  /// The same failure with `context: ` before the message.
+  Status within(const std::string &context) const {
+    return ok() ? *this : Status(code, context + ": " + message);
+  }
 };
 
 /// A value, or the status that says why there is none.
@@ -59,6 +65,24 @@ private:
   Status state;
 };
 
+/// Writes all arguments, one after the other, into a string.
+template <typename... Args> std::string concat(const Args &...args) {
+  std::ostringstream stream;
+  (stream << ... << args);
+  return stream.str();
+}
+
+/// A name such as "INVALID_ARGUMENT"; "UNKNOWN" for other numbers.
+const char *statusName(int32_t code);
+
 } // namespace moira
+
+/// Leaves the function with the status of `expression` unless it is ok.
+#define MOIRA_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                         \
+    ::moira::Status moiraStatus = (expression);                                \
+    if (!moiraStatus.ok())                                                     \
+      return moiraStatus;                                                      \
+  } while (false)
 
 #endif // MOIRA_BASE_STATUS_H

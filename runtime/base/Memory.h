@@ -1,0 +1,89 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Who holds how many bytes, and storage that is counted.
+
+#ifndef MOIRA_RUNTIME_BASE_MEMORY_H
+#define MOIRA_RUNTIME_BASE_MEMORY_H
+
+#include "base/Status.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace moira::runtime {
+
+enum class MemoryKind { Parameters, Workspace, Results };
+
+/// Bytes held now, by kind, and the highest total so far.
+struct MemoryFigures {
+  int64_t parameters = 0;
+  int64_t workspace = 0;
+  int64_t results = 0;
+  int64_t peak = 0;
+  int64_t limit = 0; ///< 0: none
+
+  int64_t total() const { return parameters + workspace + results; }
+};
+
+/// Counts bytes against a limit. Any thread may call anything.
+class MemoryAccount {
+public:
+  /// `limit` in bytes; 0 means none.
+  explicit MemoryAccount(int64_t limit = 0) : limitBytes(limit) {}
+
+  /// Counts `bytes` >= 0, or returns false and counts nothing when the total
+  /// would pass the limit.
+  [[nodiscard]] bool reserve(MemoryKind kind, int64_t bytes);
+  void release(MemoryKind kind, int64_t bytes);
+
+  int64_t limit() const { return limitBytes; }
+  MemoryFigures figures() const;
+
+private:
+  const int64_t limitBytes;
+  std::atomic<int64_t> total{0};
+  std::atomic<int64_t> peak{0};
+  std::array<std::atomic<int64_t>, 3> held{};
+};
+
+/// A block of counted memory, zero or not, given back by the destructor. Blocks
+/// of at least 2 MiB start on a 2 MiB boundary and ask for huge pages; smaller
+/// ones are aligned to 64 bytes. Movable; the bytes do not move.
+class Storage {
+public:
+  Storage() = default;
+  Storage(Storage &&other) noexcept { swap(other); }
+  Storage &operator=(Storage &&other) noexcept {
+    Storage(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Storage();
+
+  /// `bytes` >= 0; a block of 0 bytes has a valid, aligned address too. Fails
+  /// with MOIRA_OUT_OF_MEMORY at the account's limit or the machine's.
+  static Result<Storage> allocate(std::shared_ptr<MemoryAccount> account,
+                                  MemoryKind kind, int64_t bytes);
+
+  void *data() const { return address; }
+  int64_t size() const { return bytes; }
+
+private:
+  void swap(Storage &other) noexcept {
+    std::swap(account, other.account);
+    std::swap(kind, other.kind);
+    std::swap(address, other.address);
+    std::swap(bytes, other.bytes);
+  }
+
+  std::shared_ptr<MemoryAccount> account;
+  MemoryKind kind = MemoryKind::Workspace;
+  void *address = nullptr;
+  int64_t bytes = 0;
+};
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_BASE_MEMORY_H

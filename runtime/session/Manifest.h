@@ -1,0 +1,111 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a program says about itself: entries, variants, parameters. JSON in a
+// bundle (docs/bundle.md has the schema), typed here.
+
+#ifndef MOIRA_RUNTIME_SESSION_MANIFEST_H
+#define MOIRA_RUNTIME_SESSION_MANIFEST_H
+
+#include "base/Types.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moira::runtime {
+
+/// The machine that the host code was made for.
+struct Target {
+  std::string triple;
+  std::string cpu;
+  std::string features; ///< "+avx2,+fma,..."
+};
+
+/// An input or a result. -1 in the shape: any size, known at run time.
+struct TensorSpec {
+  std::string name; ///< empty for results without a name
+  DataType dtype = DataType::F32;
+  Shape shape;
+};
+
+/// One MoE layer of an entry.
+struct LayerSpec {
+  int64_t index = 0; ///< what generated code passes as `layer`; unique
+  int64_t experts = 0;
+  int64_t topK = 0;
+  int64_t flopsPerRow = 0; ///< of the expert part, per (token, choice) row
+};
+
+/// One compiled form of an entry.
+struct VariantSpec {
+  std::string name;      ///< unique in its entry
+  std::string rowClass;  ///< "decode", "prefill", ...
+  int64_t minRows = 0;   ///< chosen from this many rows on
+  std::string step;      ///< symbol of a moira_step_entry
+  std::string workspace; ///< symbol of a moira_workspace_entry
+  std::string numerics;  ///< numerics class
+  std::string qualified; ///< how it was checked: "none", ...
+};
+
+struct EntrySpec {
+  std::string name; ///< unique
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> results;
+  std::vector<LayerSpec> layers;
+  int64_t flopsPerToken = 0;         ///< dense parts
+  std::vector<VariantSpec> variants; ///< at least one
+
+  /// Index of the variant of this name, or -1.
+  int findVariant(std::string_view variant) const;
+  /// The variant with the largest minRows <= rows; among equals the first;
+  /// the one with the smallest minRows where all are larger.
+  int variantForRows(int64_t rows) const;
+};
+
+/// One row of the parameter table; the index is that of moira_ctx.params.
+/// Names repeat where several arguments are parts of one tensor of the file.
+struct ParameterSpec {
+  std::string name; ///< `{}` stands for the slice number when stacked
+  int64_t slices = 1;
+  DataType sourceType = DataType::F32;
+  Shape sourceShape;    ///< of one slice, as the pack entry reads it
+  bool stacked = false; ///< one tensor per slice
+  Shape logicalShape;
+  int64_t packedSliceBytes = 0;
+  std::string pack;   ///< symbol of a moira_pack_entry
+  std::string layout; ///< for people
+
+  /// Bytes of all packed slices; parsing has checked that they fit.
+  int64_t packedBytes() const { return slices * packedSliceBytes; }
+  /// The name of a slice's own tensor: `{}` replaced by the number.
+  std::string sliceName(int64_t slice) const;
+};
+
+struct Manifest {
+  std::string version; ///< of the compiler
+  uint32_t abi = MOIRA_ABI_VERSION;
+  std::string module;
+  Target target;
+  std::vector<EntrySpec> entries;
+  std::vector<ParameterSpec> parameters;
+
+  /// Index of the entry of this name, or -1.
+  int findEntry(std::string_view entry) const;
+
+  /// Parses and checks everything that can be checked without the code. The
+  /// message names the place: `manifest: entries[0].name: expected ...`.
+  /// Unknown keys are skipped. Fails with MOIRA_DATA_LOSS, or MOIRA_VERSION
+  /// where the ABI differs.
+  static Result<Manifest> parse(std::string_view json);
+  /// JSON that `parse` accepts and that gives an equal manifest.
+  std::string serialize() const;
+};
+
+/// The memory of the packed parameters in a bundle: parameters in table order,
+/// each on the next multiple of this many bytes.
+inline constexpr int64_t packedAlignment = 64;
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_SESSION_MANIFEST_H

@@ -1,0 +1,109 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One user of a program: parameters, memory, threads, statistics.
+
+#ifndef MOIRA_RUNTIME_SESSION_SESSION_H
+#define MOIRA_RUNTIME_SESSION_SESSION_H
+
+#include "base/Log.h"
+#include "base/Memory.h"
+#include "session/ParameterSource.h"
+#include "session/Program.h"
+#include "statistics/Statistics.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace moira::runtime {
+
+struct SessionOptions {
+  int threads = 0;           ///< 0: one per processor this process may use
+  int64_t memoryLimit = 0;   ///< bytes; 0: none
+  int statisticsSteps = 256; ///< rows of steps kept
+  LogLevel logLevel = LogLevel::Quiet;
+  /// Called while parameters are bound, one call at a time, from any thread.
+  std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
+};
+
+/// The run-time integers that apply to every layer from the next step on.
+struct PlanOptions {
+  int32_t degree = 1;   ///< pipeline chunks
+  int32_t exchange = 0; ///< 0 linear, 1 hierarchical
+};
+
+/// A result of a step. Before the call, `data` says where it goes: null, and
+/// the runtime allocates; else the caller's own memory of `shape`, which must
+/// be what the step produces.
+struct ResultTensor {
+  DataType dtype = DataType::F32;
+  Shape shape;
+  void *data = nullptr;
+  std::shared_ptr<Storage> storage; ///< owner of what the runtime allocated
+};
+
+/// Any thread may call any method; calls on one session run one at a time.
+/// Sessions are independent of each other and share the machine's threads.
+class Session {
+public:
+  /// Parameters that came packed with the program are bound at once.
+  static Result<std::unique_ptr<Session>>
+  create(std::shared_ptr<const Program> program,
+         const SessionOptions &options = {});
+  ~Session();
+
+  const Program &program() const;
+  const Manifest &manifest() const { return program().manifest(); }
+  int threads() const;
+
+  /// Packs every parameter of this name from memory, which is not needed
+  /// afterwards. For a parameter of several slices, `name` with `{}` (or the
+  /// plain name) takes the stacked tensor, and the name of a slice that slice
+  /// alone. Binding again replaces.
+  Status bind(const std::string &name, const TensorView &tensor);
+  /// Packs every parameter that is not bound yet.
+  Status bindSource(ParameterSource &source);
+  /// Fills every parameter that is not bound yet with values uniform in
+  /// +-1/sqrt(fan in), where fan in is the last dim of the logical shape;
+  /// integers with zeros. A value depends on the seed, the parameter's name
+  /// and its place in the file's tensor, on nothing else.
+  Status bindRandom(uint64_t seed);
+  /// Names of parameters that are not (wholly) bound, in table order.
+  std::vector<std::string> unbound() const;
+
+  /// Makes an entry use this variant from the next step on; an empty name
+  /// goes back to the choice by rows.
+  Status setVariant(const std::string &entry, const std::string &variant);
+  Status setPlan(const PlanOptions &plan);
+
+  /// Runs one step. `results` may be empty (all allocated) or have one
+  /// element per result. On failure no result is allocated, the content of
+  /// the caller's memory is undefined, and the session stays usable.
+  Status invoke(const std::string &entry, const std::vector<TensorView> &inputs,
+                std::vector<ResultTensor> &results);
+
+  /// The bytes that the session would hold at most during such a step: what
+  /// it holds now, the workspace that the entry asks for, and results whose
+  /// dynamic dims are taken to be the rows of the first input. Only types and
+  /// shapes of `inputs` are read.
+  Result<int64_t> predictPeak(const std::string &entry,
+                              const std::vector<TensorView> &inputs);
+
+  MemoryFigures memory() const;
+  /// The last steps, oldest first.
+  std::vector<StepRow> statistics() const;
+
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
+
+private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_SESSION_SESSION_H

@@ -1,0 +1,98 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What happened in each step: one row per step, one per layer in it.
+
+#ifndef MOIRA_RUNTIME_STATISTICS_STATISTICS_H
+#define MOIRA_RUNTIME_STATISTICS_STATISTICS_H
+
+#include "moira/abi.h"
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace moira::runtime {
+
+using PartSeconds = std::array<double, MOIRA_PART_COUNT>;
+
+/// One layer in one step.
+struct LayerRow {
+  int64_t layer = 0;
+  moira_plan plan{};           ///< without its slot table
+  std::vector<int32_t> counts; ///< rows per expert before drops
+  std::vector<int32_t> sizes;  ///< and after
+  int64_t routed = 0;          ///< sum of counts
+  int64_t dropped = 0;         ///< sum of counts less sum of sizes
+  PartSeconds seconds{};
+};
+
+/// One step. The parts of all layers and `seconds` of the dense parts add up
+/// to `total`.
+struct StepRow {
+  int64_t step = 0; ///< 0, 1, ... in the session
+  int32_t entry = 0;
+  int32_t variant = 0;
+  int64_t rows = 0;      ///< dim 0 of the first input
+  int32_t error = 0;     ///< MOIRA_OK or a code
+  double total = 0;      ///< seconds
+  PartSeconds seconds{}; ///< outside of layers
+  std::vector<LayerRow> layers;
+};
+
+/// Receives rows as steps end, from the thread of the step.
+class StatisticsSink {
+public:
+  virtual ~StatisticsSink() = default;
+  virtual void record(const StepRow &row) = 0;
+};
+
+/// Keeps the last rows. Any thread may call anything.
+class RingSink final : public StatisticsSink {
+public:
+  /// `capacity` steps; 0 keeps none.
+  explicit RingSink(int64_t capacity) : capacity(capacity) {}
+
+  void record(const StepRow &row) override;
+  /// The rows kept, oldest first.
+  std::vector<StepRow> snapshot() const;
+
+private:
+  const int64_t capacity;
+  mutable std::mutex mutex;
+  std::vector<StepRow> rows;
+  int64_t next = 0; ///< the place of the oldest row once full
+};
+
+/// Builds the row of the step that runs. One thread at a time.
+class StepRecorder {
+public:
+  /// Starts a row, keeping the memory of the last one.
+  void begin(int64_t step, int32_t entry, int32_t variant, int64_t rows,
+             const std::vector<int64_t> &layers, const moira_plan *plans);
+  /// Charges the time since the last call to where it was spent, and what
+  /// follows to `part` of `layer`; -1: outside of layers. Returns false and
+  /// changes nothing where the entry has no such layer or part.
+  [[nodiscard]] bool enter(int64_t layer, int64_t part);
+  /// Adds one routing to a layer's row. Returns false where the entry has no
+  /// such layer, or has had another number of experts there.
+  [[nodiscard]] bool loads(int64_t layer, int64_t experts,
+                           const int32_t *counts, const int32_t *sizes);
+  /// Ends the row, which stays valid until the next `begin`.
+  const StepRow &end(int32_t error);
+
+private:
+  LayerRow *find(int64_t layer);
+  void charge();
+
+  StepRow row;
+  double started = 0;
+  double since = 0;
+  double *current = nullptr;
+};
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_STATISTICS_STATISTICS_H
