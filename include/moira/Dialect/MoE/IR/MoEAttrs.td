@@ -1,0 +1,146 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#ifndef MOIRA_DIALECT_MOE_IR_MOEATTRS_TD
+#define MOIRA_DIALECT_MOE_IR_MOEATTRS_TD
+
+include "moira/Dialect/MoE/IR/MoEBase.td"
+
+//===----------------------------------------------------------------------===//
+// Enums
+//===----------------------------------------------------------------------===//
+
+class MoE_Enum<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::mlir::moe";
+  let genSpecializedAttr = 0;
+}
+
+def MoE_Score : MoE_Enum<"Score", "how logits become scores", [
+  I32EnumAttrCase<"Softmax", 0, "softmax">,
+  I32EnumAttrCase<"Sigmoid", 1, "sigmoid">,
+  I32EnumAttrCase<"SqrtSoftplus", 2, "sqrtsoftplus">,
+  I32EnumAttrCase<"Identity", 3, "identity">]>;
+
+def MoE_GroupScore : MoE_Enum<"GroupScore", "score of a group of experts", [
+  I32EnumAttrCase<"Max", 0, "max">,
+  I32EnumAttrCase<"SumTop2", 1, "sum_top2">]>;
+
+def MoE_Normalize : MoE_Enum<"Normalize", "what a token's weights are divided by", [
+  I32EnumAttrCase<"None", 0, "none">,
+  I32EnumAttrCase<"SumPlusEps", 1, "sum_plus_eps">,
+  I32EnumAttrCase<"MaxSumEps", 2, "max_sum_eps">]>;
+
+def MoE_Order : MoE_Enum<"Order", "order in which pairs get their slots", [
+  I32EnumAttrCase<"ChoiceMajor", 0, "choice_major">,
+  I32EnumAttrCase<"TokenMajor", 1, "token_major">,
+  I32EnumAttrCase<"BatchPrioritized", 2, "batch_prioritized">,
+  I32EnumAttrCase<"ExpertProbability", 3, "expert_probability">]>;
+
+def MoE_CapacityRule : MoE_Enum<"CapacityRule", "published capacity formula", [
+  I32EnumAttrCase<"Tutel", 0, "tutel">,
+  I32EnumAttrCase<"GShard", 1, "gshard">,
+  I32EnumAttrCase<"Switch", 2, "switch">,
+  I32EnumAttrCase<"Fixed", 3, "fixed">]>;
+
+def MoE_Distribution : MoE_Enum<"Distribution", "distribution of noise", [
+  I32EnumAttrCase<"Normal", 0, "normal">,
+  I32EnumAttrCase<"Uniform", 1, "uniform">]>;
+
+def MoE_WeightLayout : MoE_Enum<"WeightLayout", "memory order of weights", [
+  I32EnumAttrCase<"NK", 0, "nk">,
+  I32EnumAttrCase<"KN", 1, "kn">,
+  I32EnumAttrCase<"Panels", 2, "panels">]>;
+
+def MoE_RowClass : MoE_Enum<"RowClass", "how many rows a variant is made for", [
+  I32EnumAttrCase<"Decode", 0, "decode">,
+  I32EnumAttrCase<"Prefill", 1, "prefill">]>;
+
+class MoE_EnumAttr<EnumAttrInfo e, string mnemonic>
+    : EnumAttr<MoE_Dialect, e, mnemonic>;
+
+def MoE_OrderAttr : MoE_EnumAttr<MoE_Order, "order">;
+def MoE_CapacityRuleAttr : MoE_EnumAttr<MoE_CapacityRule, "capacity_rule">;
+def MoE_DistributionAttr : MoE_EnumAttr<MoE_Distribution, "distribution">;
+def MoE_WeightLayoutAttr : MoE_EnumAttr<MoE_WeightLayout, "weight_layout">;
+def MoE_RowClassAttr : MoE_EnumAttr<MoE_RowClass, "row_class">;
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+class MoE_Attr<string name, string attrMnemonic>
+    : AttrDef<MoE_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
+def MoE_RouterAttr : MoE_Attr<"Router", "router"> {
+  let summary = "the rule by which a gate scores, selects and weights";
+  let description = [{
+    Only what differs from the default is written:
+
+    | key | default | meaning |
+    | --- | --- | --- |
+    | `score` | `softmax` | `softmax`, `sigmoid`, `sqrtsoftplus` or `identity` |
+    | `after_top_k` | off | select by logits, then score the k selected |
+    | `groups`, `keep` | 1, 1 | experts form `groups` equal groups, the best `keep` stay |
+    | `group_score` | `max` | `max` or `sum_top2` of a group's (biased) scores |
+    | `normalize` | `none` | `none`, `sum_plus_eps`: w / (sum + eps), `max_sum_eps`: w / max(sum, eps) |
+    | `eps` | 0 | the eps of `normalize` |
+    | `scale` | 1 | factor on the weights, after normalisation |
+    | `expert_choice` | off | each expert picks its best tokens (K = E) |
+
+    Example (DeepSeek-V3): `#moe.router<score = sigmoid, groups = 8, keep = 4,
+    group_score = sum_top2, normalize = sum_plus_eps, eps = 1.0e-20, scale =
+    2.5>`.
+
+    **Constraints**
+    * router_c1: `1 <= keep <= groups`.
+    * router_c2: `eps` and `scale` are finite, `eps >= 0`.
+    * router_c3: `after_top_k` goes with `softmax` or `sigmoid`.
+    * router_c4: `expert_choice` goes without groups and `after_top_k`.
+  }];
+  let parameters = (ins
+    DefaultValuedParameter<"Score", "Score::Softmax">:$score,
+    DefaultValuedParameter<"bool", "false">:$afterTopK,
+    DefaultValuedParameter<"int64_t", "1">:$groups,
+    DefaultValuedParameter<"int64_t", "1">:$keep,
+    DefaultValuedParameter<"GroupScore", "GroupScore::Max">:$groupScore,
+    DefaultValuedParameter<"Normalize", "Normalize::None">:$normalize,
+    APFloatParameter<"">:$eps,
+    APFloatParameter<"">:$scale,
+    DefaultValuedParameter<"bool", "false">:$expertChoice);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def MoE_ParamAttr : MoE_Attr<"Param", "param"> {
+  let summary = "marks a function argument as a parameter (a weight)";
+  let description = [{
+    `#moe.param<"name" [, transpose] [, part = i of n [, interleaved]]>` on an
+    argument, as `moe.param`. `name` is the tensor's name in a checkpoint; `{}`
+    in it stands for the expert's number, when the checkpoint holds one tensor
+    per expert: they are stacked over dim 0. `transpose`: the checkpoint has the
+    last two dims swapped. `part = i of n`: the checkpoint's second last dim
+    holds n arguments one after the other, or row by row when `interleaved`.
+
+    Example: `%gate: tensor<64x1024x2048xbf16> {moe.param =
+    #moe.param<"layers.0.experts.{}.gate_proj.weight">}`.
+
+    **Constraints**
+    * param_c1: the name is not empty and has at most one `{}`.
+    * param_c2: `0 <= i < n`.
+    * param_c3 (argument): static shape of rank 1 to 3; `{}` needs rank >= 2;
+      `transpose` and `part` need two dims besides the stacked one.
+  }];
+  let parameters = (ins
+    StringRefParameter<"tensor name in a checkpoint">:$name,
+    DefaultValuedParameter<"bool", "false">:$transpose,
+    DefaultValuedParameter<"int64_t", "0">:$part,
+    DefaultValuedParameter<"int64_t", "1">:$parts,
+    DefaultValuedParameter<"bool", "false">:$interleaved);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+#endif // MOIRA_DIALECT_MOE_IR_MOEATTRS_TD

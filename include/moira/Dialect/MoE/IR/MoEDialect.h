@@ -1,0 +1,49 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The moe dialect: everything that a user of its ops includes.
+
+#ifndef MOIRA_DIALECT_MOE_IR_MOEDIALECT_H
+#define MOIRA_DIALECT_MOE_IR_MOEDIALECT_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "moira/Dialect/MoE/IR/MoEDialect.h.inc"
+#include "moira/Dialect/MoE/IR/MoEEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "moira/Dialect/MoE/IR/MoEAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "moira/Dialect/MoE/IR/MoEOps.h.inc"
+
+namespace mlir::moe {
+
+/// Name of the argument attribute that marks a parameter (`moe.param`).
+inline constexpr llvm::StringLiteral kParamAttrName = "moe.param";
+
+/// Returns whether `op` stands in buffer form: it writes `outs` and has no
+/// tensor results.
+bool hasBufferForm(Operation *op);
+
+/// Returns the type of destination `i` of a compute op: that of result `i` in
+/// tensor form, of `outs[i]` in buffer form; null when there is none.
+ShapedType getDestinationType(Operation *op, ValueRange outs, unsigned i);
+
+/// Checks that the block `body` treats its first `numRowArgs` arguments, whose
+/// dim 0 counts rows, row by row: every value that depends on rows keeps them
+/// in one parallel dimension. Reports the first op that does not.
+LogicalResult verifyRowIndependence(Block &body, unsigned numRowArgs);
+
+} // namespace mlir::moe
+
+#endif // MOIRA_DIALECT_MOE_IR_MOEDIALECT_H

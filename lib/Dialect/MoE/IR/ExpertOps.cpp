@@ -1,0 +1,379 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "Verify.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+using Effects =
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+
+//===----------------------------------------------------------------------===//
+// ExpertOp
+//===----------------------------------------------------------------------===//
+
+static ShapedType shapedType(Value value) {
+  return cast<ShapedType>(value.getType());
+}
+
+bool ExpertOp::isPadded() {
+  return shapedType(getRows().front()).getRank() == 3;
+}
+
+int64_t ExpertOp::getNumExperts() {
+  return shapedType(getSizes()).getDimSize(0);
+}
+
+MutableArrayRef<BlockArgument> ExpertOp::getRowArgs() {
+  return getBody().getArguments().take_front(getRows().size());
+}
+
+MutableArrayRef<BlockArgument> ExpertOp::getPerExpertArgs() {
+  return getBody().getArguments().slice(getRows().size(),
+                                        getPerExpert().size());
+}
+
+MutableArrayRef<BlockArgument> ExpertOp::getSharedArgs() {
+  return getBody().getArguments().take_back(getShared().size());
+}
+
+/// Leading dims that say which row: [R] or [E, P].
+static ArrayRef<int64_t> rowShape(ShapedType type) {
+  return type.getShape().drop_back();
+}
+
+/// The type of the rows of one group of `type`.
+static RankedTensorType groupType(ShapedType type) {
+  return RankedTensorType::get({ShapedType::kDynamic, type.getShape().back()},
+                               type.getElementType());
+}
+
+LogicalResult ExpertOp::verify() {
+  // expert_c1
+  if (getRows().empty())
+    return emitOpError("expected at least one row operand");
+  ShapedType first = shapedType(getRows().front());
+  for (Value rows : getRows()) {
+    ShapedType type = shapedType(rows);
+    if ((type.getRank() != 2 && type.getRank() != 3) ||
+        type.getRank() != first.getRank())
+      return emitOpError("expected all rows ragged [R, D] or all padded "
+                         "[E, P, D], got ")
+             << first << " and " << type;
+  }
+  // expert_c2
+  int64_t experts = getNumExperts();
+  if (ShapedType::isDynamic(experts))
+    return emitOpError("expected static E, got sizes ") << getSizes().getType();
+  for (Value operand : getPerExpert())
+    if (shapedType(operand).getRank() < 1 ||
+        failed(verifyDim(*this, "per-expert operand", shapedType(operand), 0,
+                         experts)))
+      return failure();
+  if (isPadded())
+    for (Value rows : getRows())
+      if (failed(verifyDim(*this, "padded rows", shapedType(rows), 0, experts)))
+        return failure();
+  for (Type type : getResultTypes()) {
+    auto result = cast<ShapedType>(type);
+    if (result.getRank() != first.getRank())
+      return emitOpError("expected a result of rank ")
+             << first.getRank() << " like the rows, got " << result;
+    for (auto [dim, size] : llvm::enumerate(rowShape(first)))
+      if (failed(verifyDim(*this, "result", result, dim, size)))
+        return failure();
+  }
+  return success();
+}
+
+LogicalResult ExpertOp::verifyRegions() {
+  // expert_c3
+  SmallVector<Type> expected;
+  for (Value rows : getRows())
+    expected.push_back(groupType(shapedType(rows)));
+  for (Value operand : getPerExpert())
+    expected.push_back(
+        RankedTensorType::get(shapedType(operand).getShape().drop_front(),
+                              shapedType(operand).getElementType()));
+  llvm::append_range(expected, getShared().getTypes());
+  if (getBody().getArgumentTypes() != TypeRange(expected))
+    return emitOpError("expected block arguments (")
+           << expected << "), got (" << getBody().getArgumentTypes() << ")";
+  // expert_c4
+  auto yield = cast<YieldOp>(getBody().front().getTerminator());
+  SmallVector<Type> yields;
+  for (Type result : getResultTypes())
+    yields.push_back(groupType(cast<ShapedType>(result)));
+  if (yield.getOperandTypes() != TypeRange(yields))
+    return yield.emitOpError("expected to yield (")
+           << yields << "), got (" << yield.getOperandTypes() << ")";
+  // expert_c5
+  if (failed(verifyRowIndependence(getBody().front(), getRows().size())))
+    return failure();
+  // expert_c6
+  WalkResult narrow = getBody().walk([&](linalg::LinalgOp op) {
+    if (!linalg::isaContractionOpInterface(op))
+      return WalkResult::advance();
+    Type element =
+        getElementTypeOrSelf(op.getDpsInitOperand(0)->get().getType());
+    if (!element.isF16() && !element.isBF16())
+      return WalkResult::advance();
+    op.emitOpError("expected f32 outs of a contraction in moe.expert, got ")
+        << element << " (it would round at every k)";
+    return WalkResult::interrupt();
+  });
+  return failure(narrow.wasInterrupted());
+}
+
+LogicalResult
+ExpertOp::reifyResultShapes(OpBuilder &builder,
+                            ReifiedRankedShapedTypeDims &reified) {
+  Value rows = getRows().front();
+  for (Type type : getResultTypes()) {
+    auto result = cast<RankedTensorType>(type);
+    SmallVector<OpFoldResult> dims;
+    for (int64_t d = 0; d + 1 < result.getRank(); ++d)
+      dims.push_back(result.isDynamicDim(d)
+                         ? getDim(builder, getLoc(), rows, d)
+                         : builder.getIndexAttr(result.getDimSize(d)));
+    if (result.isDynamicDim(result.getRank() - 1))
+      return failure();
+    dims.push_back(builder.getIndexAttr(result.getShape().back()));
+    reified.push_back(dims);
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// GroupedMatmulOp
+//===----------------------------------------------------------------------===//
+
+ShapedType GroupedMatmulOp::getResultType() {
+  return getDestinationType(*this, getOuts(), 0);
+}
+
+bool GroupedMatmulOp::isPadded() {
+  return shapedType(getRows().front()).getRank() == 3;
+}
+
+int64_t GroupedMatmulOp::getNumExperts() {
+  return shapedType(getSizes()).getDimSize(0);
+}
+
+int64_t GroupedMatmulOp::getN() {
+  if (getContraction())
+    return getResultType().getDimSize(1);
+  if (getLayout() == WeightLayout::Panels)
+    return getResultType().getShape().back();
+  return shapedType(getWeights().front())
+      .getDimSize(getLayout() == WeightLayout::NK ? 1 : 2);
+}
+
+int64_t GroupedMatmulOp::getK() {
+  return shapedType(getRows().back()).getShape().back();
+}
+
+FloatType GroupedMatmulOp::getAccumulatorType() {
+  if (getElementTypeOrSelf(getRows().front().getType()).isF64())
+    return Float64Type::get(getContext());
+  return Float32Type::get(getContext());
+}
+
+/// grouped_c4: the epilogue's arguments, ops and yield.
+static LogicalResult verifyEpilogue(GroupedMatmulOp op) {
+  SmallVector<Type> expected(op.getWeights().size(), op.getAccumulatorType());
+  for (ValueRange list :
+       {ValueRange(op.getVectors()), ValueRange(op.getElements()),
+        ValueRange(op.getScalars())})
+    for (Value operand : list)
+      expected.push_back(getElementTypeOrSelf(operand.getType()));
+  if (op.getEpilogue().getArgumentTypes() != TypeRange(expected))
+    return op.emitOpError("expected epilogue arguments (")
+           << expected << "), got (" << op.getEpilogue().getArgumentTypes()
+           << ")";
+  Block &block = op.getEpilogue().front();
+  for (Operation &inner : block.without_terminator())
+    if (!isa<arith::ArithDialect, math::MathDialect>(inner.getDialect()))
+      return inner.emitOpError("expected only arith and math in an epilogue");
+  auto yield = cast<YieldOp>(block.getTerminator());
+  Type element = op.getResultType().getElementType();
+  if (yield.getOperandTypes() != TypeRange(element))
+    return yield.emitOpError("expected to yield ")
+           << element << ", got (" << yield.getOperandTypes() << ")";
+  return success();
+}
+
+/// Mode `contraction`: everything but the two row operands is absent.
+static LogicalResult verifyContractionMode(GroupedMatmulOp op) {
+  if (op.getRows().size() != 2 || !op.getWeights().empty() ||
+      !op.getBias().empty() || op.getGather() || !op.getVectors().empty() ||
+      !op.getElements().empty() || !op.getScalars().empty() ||
+      op.getEpilogue().getNumArguments() != 0 ||
+      op.getEpilogue().front().getOperations().size() != 1 ||
+      op.getEpilogue().front().getTerminator()->getNumOperands() != 0)
+    return op.emitOpError("expected two row operands and nothing else in mode "
+                          "contraction");
+  ShapedType a = shapedType(op.getRows()[0]), b = shapedType(op.getRows()[1]);
+  if (a.getRank() != b.getRank())
+    return op.emitOpError("expected row operands of one rank, got ")
+           << a << " and " << b;
+  return verifyShape(
+      op, "result", op.getResultType(),
+      {op.getNumExperts(), a.getShape().back(), b.getShape().back()});
+}
+
+LogicalResult GroupedMatmulOp::verify() {
+  if (failed(verifyForm(*this, getOuts(), 1, 1)))
+    return failure();
+  if (getContraction())
+    return verifyContractionMode(*this);
+  // grouped_c1
+  if (getRows().size() != 1 || getWeights().empty())
+    return emitOpError("expected one row operand and at least one weight in "
+                       "mode rows, got ")
+           << getRows().size() << " and " << getWeights().size();
+  ShapedType rows = shapedType(getRows().front()), result = getResultType();
+  ShapedType weight = shapedType(getWeights().front());
+  int64_t experts = getNumExperts(), n = getN(), k = getK();
+  // grouped_c2
+  for (Value other : getWeights())
+    if (shapedType(other).getShape() != weight.getShape() ||
+        shapedType(other).getElementType() != weight.getElementType())
+      return emitOpError("expected weights of one type, got ")
+             << weight << " and " << other.getType();
+  if (getLayout() == WeightLayout::Panels) {
+    if (weight.getRank() != 4 || !weight.hasStaticShape() ||
+        ShapedType::isDynamic(n))
+      return emitOpError("expected panels [E, ceil(N/w), K, w] and a result "
+                         "with static N, got ")
+             << weight << " and " << result;
+    int64_t width = weight.getDimSize(3);
+    if (failed(verifyShape(*this, "panels", weight,
+                           {experts,
+                            static_cast<int64_t>(llvm::divideCeil(n, width)), k,
+                            width})))
+      return failure();
+  } else {
+    bool nk = getLayout() == WeightLayout::NK;
+    if (failed(verifyShape(*this, "weights", weight,
+                           {experts, nk ? n : k, nk ? k : n})))
+      return failure();
+  }
+  SmallVector<int64_t> resultShape(rows.getShape().drop_back());
+  if (getGather()) {
+    // grouped_c5
+    auto gather = shapedType(getGather());
+    if (rows.getRank() != 2)
+      return emitOpError("expected ragged rows with gather, got ") << rows;
+    resultShape[0] = gather.getDimSize(0);
+  }
+  resultShape.push_back(n);
+  if (failed(verifyShape(*this, "result", result, resultShape)))
+    return failure();
+  // grouped_c3
+  if (!getBias().empty() && getBias().size() != getWeights().size())
+    return emitOpError("expected no bias or one per weight, got ")
+           << getBias().size();
+  for (auto [what, list] :
+       {std::pair<StringRef, ValueRange>{"bias", ValueRange(getBias())},
+        {"vector", ValueRange(getVectors())}})
+    for (Value operand : list)
+      if (failed(verifyShape(*this, what, shapedType(operand), {experts, n})))
+        return failure();
+  for (Value operand : getElements())
+    if (failed(
+            verifyShape(*this, "elements", shapedType(operand), resultShape)))
+      return failure();
+  for (Value operand : getScalars())
+    if (failed(verifyShape(*this, "scalars", shapedType(operand),
+                           ArrayRef(resultShape).drop_back())))
+      return failure();
+  return verifyEpilogue(*this);
+}
+
+void GroupedMatmulOp::getEffects(Effects &effects) {
+  addEffects(*this, getOutsMutable(), effects);
+}
+
+LogicalResult
+GroupedMatmulOp::reifyResultShapes(OpBuilder &builder,
+                                   ReifiedRankedShapedTypeDims &reified) {
+  Location loc = getLoc();
+  SmallVector<OpFoldResult> dims;
+  Value rows = getRows().front();
+  int64_t rank = shapedType(rows).getRank();
+  if (getContraction()) {
+    reified.push_back({builder.getIndexAttr(getNumExperts()),
+                       getDim(builder, loc, rows, rank - 1),
+                       getDim(builder, loc, getRows()[1], rank - 1)});
+    return success();
+  }
+  if (getGather())
+    dims.push_back(getDim(builder, loc, getGather(), 0));
+  else
+    for (int64_t d = 0; d + 1 < rank; ++d)
+      dims.push_back(getDim(builder, loc, rows, d));
+  if (getLayout() == WeightLayout::Panels)
+    dims.push_back(builder.getIndexAttr(getN()));
+  else
+    dims.push_back(getDim(builder, loc, getWeights().front(),
+                          getLayout() == WeightLayout::NK ? 1 : 2));
+  // A static result dim wins over a value of the operands.
+  ShapedType result = getResultType();
+  for (auto [d, dim] : llvm::enumerate(dims))
+    if (!result.isDynamicDim(d))
+      dim = builder.getIndexAttr(result.getDimSize(d));
+  reified.push_back(dims);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// PackOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult PackOp::verify() {
+  if (failed(verifyForm(*this, getOuts(), 1, 1)))
+    return failure();
+  // pack_c1
+  if (getLayout() == WeightLayout::Panels)
+    return emitOpError("expected layout nk or kn, got panels");
+  auto weights = shapedType(getWeights());
+  ShapedType result = getDestinationType(*this, getOuts(), 0);
+  if (!weights.hasStaticShape() || !result.hasStaticShape() ||
+      result.getRank() != 4 ||
+      result.getElementType() != weights.getElementType())
+    return emitOpError("expected static [E, ceil(N/w), K, w] x ")
+           << weights.getElementType() << " from static weights, got "
+           << weights << " and " << result;
+  bool nk = getLayout() == WeightLayout::NK;
+  int64_t n = weights.getDimSize(nk ? 1 : 2),
+          k = weights.getDimSize(nk ? 2 : 1);
+  int64_t width = result.getDimSize(3);
+  if (width < 1)
+    return emitOpError("expected panels of width >= 1, got ") << result;
+  return verifyShape(*this, "panels", result,
+                     {weights.getDimSize(0),
+                      static_cast<int64_t>(llvm::divideCeil(n, width)), k,
+                      width});
+}
+
+void PackOp::getEffects(Effects &effects) {
+  addEffects(*this, getOutsMutable(), effects);
+}
+
+LogicalResult PackOp::reifyResultShapes(OpBuilder &builder,
+                                        ReifiedRankedShapedTypeDims &reified) {
+  SmallVector<OpFoldResult> dims;
+  for (int64_t size : getDestinationType(*this, getOuts(), 0).getShape())
+    dims.push_back(builder.getIndexAttr(size));
+  reified.push_back(dims);
+  return success();
+}

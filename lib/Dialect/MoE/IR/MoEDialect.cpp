@@ -1,0 +1,139 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Transforms/InliningUtils.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+
+#include "moira/Dialect/MoE/IR/MoEDialect.cpp.inc"
+#include "moira/Dialect/MoE/IR/MoEEnums.cpp.inc"
+
+/// Parses `[decode, prefill]`.
+static ParseResult parseRowClasses(OpAsmParser &parser, ArrayAttr &classes) {
+  SmallVector<Attribute> values;
+  auto parseOne = [&]() -> ParseResult {
+    StringRef keyword;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&keyword))
+      return failure();
+    std::optional<RowClass> value = symbolizeRowClass(keyword);
+    if (!value)
+      return parser.emitError(loc)
+             << "expected decode or prefill, got '" << keyword << "'";
+    values.push_back(RowClassAttr::get(parser.getContext(), *value));
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
+    return failure();
+  classes = ArrayAttr::get(parser.getContext(), values);
+  return success();
+}
+
+static void printRowClasses(OpAsmPrinter &printer, Operation *,
+                            ArrayAttr classes) {
+  printer << "[";
+  llvm::interleaveComma(classes, printer, [&](Attribute value) {
+    printer << stringifyRowClass(cast<RowClassAttr>(value).getValue());
+  });
+  printer << "]";
+}
+
+#define GET_OP_CLASSES
+#include "moira/Dialect/MoE/IR/MoEOps.cpp.inc"
+
+namespace {
+/// All ops may be inlined: functions that hold layers are inlined before
+/// lowering.
+struct MoEInlinerInterface : public DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const final {
+    return true;
+  }
+};
+} // namespace
+
+void MoEDialect::initialize() {
+  registerAttributes();
+  addOperations<
+#define GET_OP_LIST
+#include "moira/Dialect/MoE/IR/MoEOps.cpp.inc"
+      >();
+  addInterfaces<MoEInlinerInterface>();
+}
+
+Operation *MoEDialect::materializeConstant(OpBuilder &builder, Attribute value,
+                                           Type type, Location loc) {
+  return arith::ConstantOp::materialize(builder, value, type, loc);
+}
+
+LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
+                                                   NamedAttribute attribute) {
+  StringRef name = attribute.getName();
+  if (name == "moe.row_class") {
+    if (!isa<RowClassAttr>(attribute.getValue()))
+      return op->emitOpError("expected #moe.row_class as '")
+             << name << "', got " << attribute.getValue();
+    return success();
+  }
+  return op->emitOpError("expected no attribute '") << name << "' on an op";
+}
+
+/// param_c3.
+LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
+                                                   unsigned regionIndex,
+                                                   unsigned argIndex,
+                                                   NamedAttribute attribute) {
+  if (attribute.getName() != kParamAttrName)
+    return op->emitOpError("expected 'moe.param' as attribute of argument #")
+           << argIndex << ", got '" << attribute.getName().getValue() << "'";
+  auto param = dyn_cast<ParamAttr>(attribute.getValue());
+  if (!param)
+    return op->emitOpError("expected #moe.param as 'moe.param' of argument #")
+           << argIndex << ", got " << attribute.getValue();
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function || argIndex >= function.getNumArguments())
+    return op->emitOpError("expected 'moe.param' on a function argument");
+  auto type = dyn_cast<ShapedType>(function.getArgumentTypes()[argIndex]);
+  if (!type || !type.hasStaticShape() || type.getRank() < 1 ||
+      type.getRank() > 3)
+    return op->emitOpError("expected parameter #")
+           << argIndex << " of static shape and rank 1 to 3, got "
+           << function.getArgumentTypes()[argIndex];
+  bool stacked = param.getName().contains("{}") || type.getRank() == 3;
+  int64_t sliceRank = type.getRank() - (stacked ? 1 : 0);
+  if (sliceRank < 1)
+    return op->emitOpError("expected parameter #")
+           << argIndex << " of rank >= 2 for the name '" << param.getName()
+           << "', got " << type;
+  if (sliceRank < 2 && (param.getTranspose() || param.getParts() > 1))
+    return op->emitOpError("expected parameter #")
+           << argIndex
+           << " with two dims besides the stacked one for 'transpose' or "
+              "'part', got "
+           << type;
+  return success();
+}
+
+bool mlir::moe::hasBufferForm(Operation *op) {
+  return llvm::any_of(op->getOperandTypes(),
+                      [](Type type) { return isa<MemRefType>(type); });
+}
+
+ShapedType mlir::moe::getDestinationType(Operation *op, ValueRange outs,
+                                         unsigned i) {
+  if (i < outs.size())
+    return cast<ShapedType>(outs[i].getType());
+  if (i < op->getNumResults())
+    return dyn_cast<ShapedType>(op->getResult(i).getType());
+  return {};
+}

@@ -1,0 +1,212 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+
+namespace {
+
+/// Follows the dimension that counts rows through a body. The only facts kept:
+/// which dim of a tensor is the row dim, and which index values are the number
+/// of rows.
+class RowTracker {
+public:
+  explicit RowTracker(Block &body, unsigned numRowArgs) {
+    for (BlockArgument arg : body.getArguments().take_front(numRowArgs))
+      rowDims[arg] = 0;
+  }
+
+  LogicalResult visit(Operation &op) {
+    if (auto yield = dyn_cast<YieldOp>(op))
+      return visitYield(yield);
+    if (auto dim = dyn_cast<tensor::DimOp>(op))
+      return visitDim(dim);
+    if (auto empty = dyn_cast<tensor::EmptyOp>(op))
+      return visitEmpty(empty);
+    if (!touchesRows(op))
+      return success();
+    if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+      return visitLinalg(linalgOp);
+    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+      return visitSlice(slice);
+    if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
+      return visitReshape(op, expand.getSrc(), expand.getReassociationIndices(),
+                          /*expand=*/true);
+    if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op))
+      return visitReshape(op, collapse.getSrc(),
+                          collapse.getReassociationIndices(),
+                          /*expand=*/false);
+    if (isa<tensor::CastOp>(op) || OpTrait::hasElementwiseMappableTraits(&op))
+      return visitElementwise(op);
+    return op.emitOpError(
+        "expected an op that treats rows independently in an expert's body");
+  }
+
+private:
+  bool touchesRows(Operation &op) {
+    bool touches = false;
+    op.walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        touches |= rowDims.contains(operand) || rowCounts.contains(operand);
+    });
+    return touches;
+  }
+
+  LogicalResult visitYield(YieldOp yield) {
+    for (auto [i, value] : llvm::enumerate(yield.getOperands())) {
+      auto it = rowDims.find(value);
+      if (it == rowDims.end() || it->second != 0)
+        return yield.emitOpError("expected one row per row as operand #")
+               << i << " of an expert's yield";
+    }
+    return success();
+  }
+
+  LogicalResult visitDim(tensor::DimOp dim) {
+    auto it = rowDims.find(dim.getSource());
+    if (it == rowDims.end())
+      return success();
+    std::optional<int64_t> index = dim.getConstantIndex();
+    if (!index)
+      return dim.emitOpError("expected a constant dimension of rows");
+    if (*index == it->second)
+      rowCounts.insert(dim.getResult());
+    return success();
+  }
+
+  LogicalResult visitEmpty(tensor::EmptyOp empty) {
+    auto type = cast<RankedTensorType>(empty.getType());
+    unsigned dynamic = 0;
+    for (int64_t d = 0; d < type.getRank(); ++d) {
+      if (!type.isDynamicDim(d))
+        continue;
+      if (!rowCounts.contains(empty.getDynamicSizes()[dynamic++]))
+        continue;
+      if (!rowDims.try_emplace(empty.getResult(), d).second)
+        return empty.emitOpError("expected one dimension that counts rows");
+    }
+    return success();
+  }
+
+  LogicalResult visitLinalg(linalg::LinalgOp op) {
+    std::optional<unsigned> loop;
+    for (OpOperand &operand : op->getOpOperands()) {
+      if (rowCounts.contains(operand.get()))
+        return op.emitOpError(
+            "expected the number of rows to size tensors only");
+      auto it = rowDims.find(operand.get());
+      if (it == rowDims.end())
+        continue;
+      auto dim = dyn_cast<AffineDimExpr>(
+          op.getMatchingIndexingMap(&operand).getResult(it->second));
+      if (!dim || (loop && *loop != dim.getPosition()))
+        return op.emitOpError("expected every operand to count rows in the "
+                              "same loop, operand #")
+               << operand.getOperandNumber() << " does not";
+      loop = dim.getPosition();
+    }
+    if (!loop)
+      return op.emitOpError("expected rows as operands, not inside the body");
+    if (op.getIteratorTypesArray()[*loop] != utils::IteratorType::parallel)
+      return op.emitOpError("expected the rows' loop to be parallel, it is a "
+                            "reduction over rows");
+    for (OpOperand &operand : op->getOpOperands())
+      if (!rowDims.contains(operand.get()) &&
+          op.getMatchingIndexingMap(&operand).isFunctionOfDim(*loop))
+        return op.emitOpError("expected the rows' loop to index rows only, it "
+                              "indexes operand #")
+               << operand.getOperandNumber();
+    WalkResult indexes = op->walk([&](linalg::IndexOp index) {
+      return index.getDim() == *loop ? WalkResult::interrupt()
+                                     : WalkResult::advance();
+    });
+    if (indexes.wasInterrupted())
+      return op.emitOpError("expected no linalg.index of the rows' loop");
+    for (auto [i, result] : llvm::enumerate(op->getResults())) {
+      AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(i));
+      std::optional<unsigned> position =
+          map.getResultPosition(getAffineDimExpr(*loop, op->getContext()));
+      if (!position)
+        return op.emitOpError("expected result #") << i << " to keep the rows";
+      rowDims[result] = *position;
+    }
+    return success();
+  }
+
+  LogicalResult visitSlice(tensor::ExtractSliceOp slice) {
+    auto it = rowDims.find(slice.getSource());
+    if (it == rowDims.end()) // sized by the number of rows
+      return slice.emitOpError("expected the number of rows to size rows only");
+    int64_t dim = it->second;
+    auto size = dyn_cast<Value>(slice.getMixedSizes()[dim]);
+    if (!isConstantIntValue(slice.getMixedOffsets()[dim], 0) ||
+        !isConstantIntValue(slice.getMixedStrides()[dim], 1) || !size ||
+        !rowCounts.contains(size))
+      return slice.emitOpError("expected a slice that keeps all rows");
+    if (slice.getType().getRank() != slice.getSourceType().getRank())
+      return slice.emitOpError("expected a slice that keeps the rank of rows");
+    rowDims[slice.getResult()] = dim;
+    return success();
+  }
+
+  LogicalResult visitReshape(Operation &op, Value source,
+                             ArrayRef<ReassociationIndices> groups,
+                             bool expand) {
+    auto it = rowDims.find(source);
+    if (it == rowDims.end())
+      return op.emitOpError("expected the number of rows to size rows only");
+    for (auto [i, group] : llvm::enumerate(groups)) {
+      int64_t sourceDim = expand ? static_cast<int64_t>(i) : group.front();
+      if (sourceDim != it->second)
+        continue;
+      if (group.size() == 1) {
+        rowDims[op.getResult(0)] = expand ? group.front() : i;
+        return success();
+      }
+    }
+    return op.emitOpError("expected a reshape that leaves rows alone");
+  }
+
+  LogicalResult visitElementwise(Operation &op) {
+    std::optional<int64_t> dim;
+    for (Value operand : op.getOperands()) {
+      if (rowCounts.contains(operand))
+        return op.emitOpError(
+            "expected the number of rows to size tensors only");
+      auto it = rowDims.find(operand);
+      if (it == rowDims.end()) {
+        if (isa<TensorType>(operand.getType()))
+          return op.emitOpError("expected rows as every tensor operand");
+        continue;
+      }
+      if (dim && *dim != it->second)
+        return op.emitOpError("expected operands to count rows in the same "
+                              "dimension");
+      dim = it->second;
+    }
+    for (Value result : op.getResults())
+      rowDims[result] = *dim;
+    return success();
+  }
+
+  /// Tensors that hold rows, with the dimension that counts them.
+  llvm::DenseMap<Value, int64_t> rowDims;
+  /// Index values that are the number of rows.
+  llvm::DenseSet<Value> rowCounts;
+};
+
+} // namespace
+
+LogicalResult mlir::moe::verifyRowIndependence(Block &body,
+                                               unsigned numRowArgs) {
+  RowTracker tracker(body, numRowArgs);
+  for (Operation &op : body)
+    if (failed(tracker.visit(op)))
+      return failure();
+  return success();
+}
