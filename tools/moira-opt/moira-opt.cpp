@@ -1,6 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,6 +14,7 @@ int main(int argc, char **argv) {
   registry.insert<mlir::moe::MoEDialect, mlir::func::FuncDialect,
                   mlir::linalg::LinalgDialect>();
   mlir::registerTransformsPasses();
+  mlir::moe::registerMoiraConversionPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Moira optimizer\n", registry));
 }
