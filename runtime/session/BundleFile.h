@@ -60,7 +60,7 @@ Status verifyBundle(const void *data, size_t bytes, BundleContents &contents);
 std::vector<unsigned char> encodeBundle(const BundleContents &contents);
 
 /// Writes a bundle. The file appears whole or not at all: written beside
-/// `path` under another name, synced, then renamed.
+/// `path` under another name, then renamed.
 Status writeBundle(const std::string &path, const BundleContents &contents);
 
 } // namespace moira::runtime

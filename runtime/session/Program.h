@@ -40,7 +40,7 @@ public:
   load(std::shared_ptr<const BundleFile> bundle);
 
   const Manifest &manifest() const { return description; }
-  /// The manifest as JSON.
+  /// The manifest as JSON: the bundle's own text where there is one.
   const std::string &manifestText() const { return text; }
 
   moira_step_entry step(int entry, int variant) const {
@@ -58,6 +58,9 @@ public:
 
 private:
   Program() = default;
+  Status link(Manifest manifest, const Resolver &resolve,
+              std::shared_ptr<const void> owner,
+              std::string_view packedParameters);
 
   struct VariantCode {
     moira_step_entry step;

@@ -1,0 +1,449 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// moira/runtime.h: handles, null pointers and exceptions end here; all else is
+// the session's.
+
+#include "session/Dlpack.h"
+#include "session/Handles.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+
+using namespace moira;
+using namespace moira::runtime;
+
+struct moira_bundle {
+  std::shared_ptr<const Program> program;
+};
+
+struct moira_session {
+  std::unique_ptr<Session> session;
+};
+
+struct moira_statistics {
+  std::vector<StepRow> steps;
+};
+
+static thread_local std::string lastMessage;
+
+/// Runs `action`, a function that returns a Status.
+template <typename Action> static int32_t guarded(const Action &action) {
+  try {
+    return reportStatus(action());
+  } catch (const std::bad_alloc &) {
+    // No memory to say so in more words.
+    return reportStatus(Status(MOIRA_OUT_OF_MEMORY, "out of memory"));
+  } catch (const std::exception &error) {
+    return reportStatus(Status(MOIRA_FAILED, error.what()));
+  } catch (...) {
+    return reportStatus(Status(MOIRA_FAILED, "unknown failure"));
+  }
+}
+
+static Status nullArgument(const char *name) {
+  return Status(MOIRA_INVALID_ARGUMENT,
+                concat(name, ": expected a pointer, got null"));
+}
+
+#define MOIRA_REQUIRE(argument)                                                \
+  do {                                                                         \
+    if (!(argument))                                                           \
+      return nullArgument(#argument);                                          \
+  } while (false)
+
+int32_t runtime::reportStatus(const Status &status) {
+  if (!status.ok())
+    lastMessage = status.message;
+  return status.code;
+}
+
+moira_bundle *runtime::wrapProgram(std::shared_ptr<const Program> program) {
+  return new moira_bundle{std::move(program)};
+}
+
+Session &runtime::unwrap(moira_session *session) { return *session->session; }
+
+/// Copies what the caller's version of a struct has; the rest keeps its
+/// default. The first field of `Struct` is struct_size.
+template <typename Struct>
+static Status readStruct(const Struct *given, Struct &value) {
+  if (given->struct_size < sizeof(uint32_t))
+    return Status(
+        MOIRA_INVALID_ARGUMENT,
+        concat("expected struct_size to be set, got ", given->struct_size));
+  std::memcpy(&value, given,
+              std::min<size_t>(given->struct_size, sizeof(Struct)));
+  return Status();
+}
+
+/// The other way round; keeps the caller's struct_size.
+template <typename Struct>
+static Status writeStruct(Struct value, Struct *target) {
+  uint32_t size = target->struct_size;
+  if (size < sizeof(uint32_t))
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected struct_size to be set, got ", size));
+  value.struct_size = size;
+  std::memcpy(target, &value, std::min<size_t>(size, sizeof(Struct)));
+  return Status();
+}
+
+//===----------------------------------------------------------------------===//
+// The library
+//===----------------------------------------------------------------------===//
+
+const char *moira_version(void) { return MOIRA_VERSION_TEXT; }
+uint32_t moira_abi_version(void) { return MOIRA_ABI_VERSION; }
+const char *moira_error_message(void) { return lastMessage.c_str(); }
+const char *moira_status_name(int32_t code) { return statusName(code); }
+
+//===----------------------------------------------------------------------===//
+// Bundles
+//===----------------------------------------------------------------------===//
+
+static Status openBundle(Result<std::shared_ptr<const BundleFile>> file,
+                         moira_bundle **bundle) {
+  if (!file.ok())
+    return file.status();
+  Result<std::shared_ptr<const Program>> program = Program::load(*file);
+  if (!program.ok())
+    return program.status();
+  *bundle = wrapProgram(*program);
+  return Status();
+}
+
+int32_t moira_bundle_open(const char *path, moira_bundle **bundle) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(path);
+    MOIRA_REQUIRE(bundle);
+    Result<std::shared_ptr<const BundleFile>> file = BundleFile::open(path);
+    if (!file.ok()) // names the path already
+      return file.status();
+    return openBundle(std::move(file), bundle).within(path);
+  });
+}
+
+int32_t moira_bundle_open_memory(const void *data, size_t bytes,
+                                 moira_bundle **bundle) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(data);
+    MOIRA_REQUIRE(bundle);
+    return openBundle(BundleFile::read(data, bytes), bundle);
+  });
+}
+
+void moira_bundle_close(moira_bundle *bundle) { delete bundle; }
+
+int32_t moira_bundle_manifest(const moira_bundle *bundle, const char **json) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(bundle);
+    MOIRA_REQUIRE(json);
+    *json = bundle->program->manifestText().c_str();
+    return Status();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Sessions
+//===----------------------------------------------------------------------===//
+
+static Result<SessionOptions> readOptions(const moira_session_options *given) {
+  SessionOptions options;
+  if (!given)
+    return options;
+  moira_session_options value{};
+  MOIRA_RETURN_IF_ERROR(readStruct(given, value));
+  options.threads = value.threads;
+  options.memoryLimit = value.memory_limit;
+  if (value.statistics_steps != 0)
+    options.statisticsSteps = std::max(0, value.statistics_steps);
+  options.logLevel = static_cast<LogLevel>(std::clamp(value.log_level, 0, 3));
+  return options;
+}
+
+int32_t moira_session_create(moira_bundle *bundle,
+                             const moira_session_options *options,
+                             moira_session **session) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(bundle);
+    MOIRA_REQUIRE(session);
+    Result<SessionOptions> read = readOptions(options);
+    if (!read.ok())
+      return read.status();
+    Result<std::unique_ptr<Session>> made =
+        Session::create(bundle->program, *read);
+    if (!made.ok())
+      return made.status();
+    *session = new moira_session{std::move(*made)};
+    return Status();
+  });
+}
+
+void moira_session_destroy(moira_session *session) { delete session; }
+
+int32_t moira_session_bind(moira_session *session, const char *name,
+                           const DLTensor *tensor) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    MOIRA_REQUIRE(name);
+    Result<TensorView> view = fromDlpack(tensor);
+    if (!view.ok())
+      return view.status().within(concat("parameter '", name, "'"));
+    return session->session->bind(name, *view);
+  });
+}
+
+int32_t moira_session_bind_random(moira_session *session, uint64_t seed) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    return session->session->bindRandom(seed);
+  });
+}
+
+int32_t moira_session_unbound(moira_session *session, int64_t *count,
+                              const char **name) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    std::vector<std::string> names = session->session->unbound();
+    if (count)
+      *count = static_cast<int64_t>(names.size());
+    if (!name)
+      return Status();
+    *name = nullptr;
+    // The manifest's own string: it lives long enough.
+    if (!names.empty())
+      for (const ParameterSpec &spec : session->session->manifest().parameters)
+        if (spec.name == names.front())
+          *name = spec.name.c_str();
+    return Status();
+  });
+}
+
+int32_t moira_session_set_variant(moira_session *session, const char *entry,
+                                  const char *variant) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    MOIRA_REQUIRE(entry);
+    return session->session->setVariant(entry, variant ? variant : "");
+  });
+}
+
+int32_t moira_session_set_plan(moira_session *session,
+                               const moira_plan_options *plan) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    MOIRA_REQUIRE(plan);
+    moira_plan_options value{};
+    MOIRA_RETURN_IF_ERROR(readStruct(plan, value));
+    return session->session->setPlan(
+        {value.degree == 0 ? 1 : value.degree, value.exchange});
+  });
+}
+
+static Result<std::vector<TensorView>> readInputs(const DLTensor *const *inputs,
+                                                  int32_t count) {
+  if (count < 0 || (count > 0 && !inputs))
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("inputs: expected ", count, " tensors, got none"));
+  std::vector<TensorView> views;
+  for (int32_t i = 0; i < count; ++i) {
+    Result<TensorView> view = fromDlpack(inputs[i]);
+    if (!view.ok())
+      return view.status().within(concat("input ", i));
+    views.push_back(view.value());
+  }
+  return views;
+}
+
+/// The name of the entry to run; NULL stands for the only one.
+static Result<std::string> entryName(const Session &session,
+                                     const char *entry) {
+  if (entry)
+    return std::string(entry);
+  const std::vector<EntrySpec> &entries = session.manifest().entries;
+  if (entries.size() == 1)
+    return entries[0].name;
+  return Status(MOIRA_INVALID_ARGUMENT,
+                concat("entry: expected a name, since the program has ",
+                       entries.size(), " entries, got null"));
+}
+
+/// The caller's tensors; an element without data is for the runtime to fill.
+static Result<std::vector<ResultTensor>> readResults(DLManagedTensor **results,
+                                                     int32_t count) {
+  if (count < 0 || (count > 0 && !results))
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("results: expected ", count, " places, got none"));
+  std::vector<ResultTensor> tensors(count);
+  for (int32_t i = 0; i < count; ++i) {
+    if (!results[i])
+      continue;
+    Result<TensorView> view = fromDlpack(&results[i]->dl_tensor);
+    if (!view.ok())
+      return view.status().within(concat("result ", i));
+    tensors[i].dtype = view->dtype;
+    tensors[i].shape = view->shape;
+    tensors[i].data = const_cast<void *>(view->data);
+  }
+  return tensors;
+}
+
+int32_t moira_session_invoke(moira_session *session, const char *entry,
+                             const DLTensor *const *inputs, int32_t input_count,
+                             DLManagedTensor **results, int32_t result_count) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    Result<std::string> name = entryName(*session->session, entry);
+    if (!name.ok())
+      return name.status();
+    auto failed = [&](const Status &status) {
+      return status.within(concat("entry '", *name, "'"));
+    };
+    Result<std::vector<TensorView>> views = readInputs(inputs, input_count);
+    if (!views.ok())
+      return failed(views.status());
+    Result<std::vector<ResultTensor>> tensors =
+        readResults(results, result_count);
+    if (!tensors.ok())
+      return failed(tensors.status());
+    int index = session->session->manifest().findEntry(*name);
+    size_t wanted =
+        index < 0 ? 0
+                  : session->session->manifest().entries[index].results.size();
+    // The session would allocate all for an empty list.
+    if (index >= 0 && tensors->size() != wanted)
+      return failed(
+          Status(MOIRA_INVALID_ARGUMENT,
+                 concat("expected ", wanted, " results, got ", result_count)));
+    MOIRA_RETURN_IF_ERROR(session->session->invoke(*name, *views, *tensors));
+    // All new tensors exist before the first is handed out.
+    std::vector<DLManagedTensor *> made(result_count, nullptr);
+    try {
+      for (int32_t i = 0; i < result_count; ++i)
+        if (!results[i])
+          made[i] = toDlpack(std::move((*tensors)[i]));
+    } catch (...) {
+      for (DLManagedTensor *tensor : made)
+        if (tensor)
+          tensor->deleter(tensor);
+      throw;
+    }
+    for (int32_t i = 0; i < result_count; ++i)
+      if (made[i])
+        results[i] = made[i];
+    return Status();
+  });
+}
+
+int32_t moira_session_predict_peak(moira_session *session, const char *entry,
+                                   const DLTensor *const *inputs,
+                                   int32_t input_count, int64_t *bytes) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    MOIRA_REQUIRE(bytes);
+    Result<std::string> name = entryName(*session->session, entry);
+    if (!name.ok())
+      return name.status();
+    Result<std::vector<TensorView>> views = readInputs(inputs, input_count);
+    if (!views.ok())
+      return views.status();
+    Result<int64_t> peak = session->session->predictPeak(*name, *views);
+    if (!peak.ok())
+      return peak.status();
+    *bytes = *peak;
+    return Status();
+  });
+}
+
+int32_t moira_session_memory(moira_session *session, moira_memory *memory) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    MOIRA_REQUIRE(memory);
+    MemoryFigures figures = session->session->memory();
+    moira_memory value{};
+    value.parameters = figures.parameters;
+    value.workspace = figures.workspace;
+    value.results = figures.results;
+    value.peak = figures.peak;
+    value.limit = figures.limit;
+    return writeStruct(value, memory);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Statistics
+//===----------------------------------------------------------------------===//
+
+int32_t moira_session_statistics(moira_session *session,
+                                 moira_statistics **statistics) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    MOIRA_REQUIRE(statistics);
+    *statistics = new moira_statistics{session->session->statistics()};
+    return Status();
+  });
+}
+
+void moira_statistics_destroy(moira_statistics *statistics) {
+  delete statistics;
+}
+
+int64_t moira_statistics_steps(const moira_statistics *statistics) {
+  return statistics ? static_cast<int64_t>(statistics->steps.size()) : 0;
+}
+
+static Status checkIndex(const char *what, int64_t index, int64_t count) {
+  if (index >= 0 && index < count)
+    return Status();
+  return Status(MOIRA_INVALID_ARGUMENT,
+                concat("expected a ", what, " below ", count, ", got ", index));
+}
+
+int32_t moira_statistics_step(const moira_statistics *statistics, int64_t index,
+                              moira_step_row *row) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(statistics);
+    MOIRA_REQUIRE(row);
+    MOIRA_RETURN_IF_ERROR(
+        checkIndex("step", index, moira_statistics_steps(statistics)));
+    const StepRow &step = statistics->steps[index];
+    moira_step_row value{};
+    value.step = step.step;
+    value.entry = step.entry;
+    value.variant = step.variant;
+    value.rows = step.rows;
+    value.error = step.error;
+    value.layers = static_cast<int32_t>(step.layers.size());
+    value.total = step.total;
+    std::copy(step.seconds.begin(), step.seconds.end(), value.seconds);
+    return writeStruct(value, row);
+  });
+}
+
+int32_t moira_statistics_layer(const moira_statistics *statistics,
+                               int64_t index, int32_t layer,
+                               moira_layer_row *row) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(statistics);
+    MOIRA_REQUIRE(row);
+    MOIRA_RETURN_IF_ERROR(
+        checkIndex("step", index, moira_statistics_steps(statistics)));
+    const std::vector<LayerRow> &layers = statistics->steps[index].layers;
+    MOIRA_RETURN_IF_ERROR(checkIndex("layer", layer, layers.size()));
+    const LayerRow &found = layers[layer];
+    moira_layer_row value{};
+    value.layer = found.layer;
+    value.experts = static_cast<int64_t>(found.counts.size());
+    value.counts = found.counts.data();
+    value.sizes = found.sizes.data();
+    value.routed = found.routed;
+    value.dropped = found.dropped;
+    value.degree = found.plan.degree;
+    value.exchange = found.plan.exchange;
+    std::copy(found.seconds.begin(), found.seconds.end(), value.seconds);
+    return writeStruct(value, row);
+  });
+}

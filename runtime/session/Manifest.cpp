@@ -1,0 +1,42 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "session/Manifest.h"
+
+using namespace moira;
+using namespace moira::runtime;
+
+int EntrySpec::findVariant(std::string_view variant) const {
+  for (size_t i = 0; i < variants.size(); ++i)
+    if (variants[i].name == variant)
+      return static_cast<int>(i);
+  return -1;
+}
+
+int EntrySpec::variantForRows(int64_t rows) const {
+  int smallest = 0;
+  int best = -1;
+  for (int i = 0; i < static_cast<int>(variants.size()); ++i) {
+    int64_t minimum = variants[i].minRows;
+    if (minimum < variants[smallest].minRows)
+      smallest = i;
+    if (minimum <= rows && (best < 0 || minimum > variants[best].minRows))
+      best = i;
+  }
+  return best < 0 ? smallest : best;
+}
+
+std::string ParameterSpec::sliceName(int64_t slice) const {
+  std::string text = name;
+  size_t place = text.find("{}");
+  if (stacked && place != std::string::npos)
+    text.replace(place, 2, std::to_string(slice));
+  return text;
+}
+
+int Manifest::findEntry(std::string_view entry) const {
+  for (size_t i = 0; i < entries.size(); ++i)
+    if (entries[i].name == entry)
+      return static_cast<int>(i);
+  return -1;
+}

@@ -1,0 +1,386 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "session/Session.h"
+
+#include "session/ParameterTable.h"
+#include "session/StepContext.h"
+
+#include <algorithm>
+#include <mutex>
+
+using namespace moira;
+using namespace moira::runtime;
+
+struct Session::Impl {
+  Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
+
+  Result<int> findEntry(const std::string &name) const;
+  Status checkBound() const;
+  Status checkResults(const EntrySpec &spec,
+                      std::vector<ResultTensor> &results) const;
+  int chooseVariant(int entry, int64_t rows) const;
+  void preparePlans(const EntrySpec &spec, int variant);
+  Result<int64_t> workspace(int entry, int variant,
+                            const std::vector<moira_buffer> &inputs);
+  int64_t peakWith(int64_t workspace, int64_t resultBytes) const;
+  Status invoke(int entry, const std::vector<TensorView> &inputs,
+                std::vector<ResultTensor> &results);
+
+  std::shared_ptr<const Program> program;
+  const Manifest &manifest;
+  Log log;
+  std::shared_ptr<MemoryAccount> account;
+  Pool pool;
+  StepContext step;
+  ParameterTable parameters;
+  RingSink ring;
+  std::vector<int> forcedVariant; ///< by entry; -1: by rows
+  PlanOptions plan;
+  std::vector<int64_t> layers; ///< of the entry that runs
+  std::vector<moira_plan> plans;
+  int64_t stepCount = 0;
+  mutable std::mutex mutex;
+};
+
+Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
+                    const SessionOptions &options)
+    : program(std::move(newProgram)), manifest(program->manifest()),
+      log(options.logLevel),
+      account(std::make_shared<MemoryAccount>(options.memoryLimit)),
+      pool(options.threads), step(&pool, account),
+      parameters(*program, pool, account, options.progress),
+      ring(options.statisticsSteps),
+      forcedVariant(manifest.entries.size(), -1) {}
+
+//===----------------------------------------------------------------------===//
+// Checks before a step
+//===----------------------------------------------------------------------===//
+
+Result<int> Session::Impl::findEntry(const std::string &name) const {
+  int entry = manifest.findEntry(name);
+  if (entry >= 0)
+    return entry;
+  std::string known;
+  for (const EntrySpec &spec : manifest.entries)
+    known += (known.empty() ? "'" : ", '") + spec.name + "'";
+  return Status(MOIRA_NOT_FOUND, concat("expected an entry of the program (",
+                                        known.empty() ? "it has none" : known,
+                                        "), got '", name, "'"));
+}
+
+Status Session::Impl::checkBound() const {
+  std::vector<int> missing = parameters.unbound();
+  if (missing.empty())
+    return Status();
+  return Status(MOIRA_INVALID_ARGUMENT,
+                concat("expected all parameters to be bound, got ",
+                       missing.size(), " that are not, first '",
+                       manifest.parameters[missing.front()].name, "'"));
+}
+
+static Status checkTensor(const TensorSpec &spec, DataType dtype,
+                          const Shape &shape, const void *data,
+                          bool needsData) {
+  bool fits = dtype == spec.dtype && shape.size() == spec.shape.size();
+  for (size_t i = 0; fits && i < shape.size(); ++i)
+    fits = shape[i] >= 0 && (spec.shape[i] == -1 || spec.shape[i] == shape[i]);
+  if (!fits)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected ", toString(spec.dtype, spec.shape),
+                         ", got ", toString(dtype, shape)));
+  std::optional<int64_t> bytes = compactBytes(dtype, shape);
+  if (!bytes)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected a size that fits 64 bits, got ",
+                         toString(dtype, shape)));
+  if (!needsData || *bytes == 0)
+    return Status();
+  if (!data)
+    return Status(MOIRA_INVALID_ARGUMENT, "expected data, got a null pointer");
+  if (reinterpret_cast<uintptr_t>(data) % byteSize(dtype) != 0)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected data aligned to ", byteSize(dtype),
+                         " bytes, got less"));
+  return Status();
+}
+
+static Status checkInputs(const EntrySpec &spec,
+                          const std::vector<TensorView> &inputs,
+                          bool needData) {
+  if (inputs.size() != spec.inputs.size())
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected ", spec.inputs.size(), " inputs, got ",
+                         inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Status status = checkTensor(spec.inputs[i], inputs[i].dtype,
+                                inputs[i].shape, inputs[i].data, needData);
+    MOIRA_RETURN_IF_ERROR(
+        status.within(concat("input ", i, " '", spec.inputs[i].name, "'")));
+  }
+  return Status();
+}
+
+Status Session::Impl::checkResults(const EntrySpec &spec,
+                                   std::vector<ResultTensor> &results) const {
+  if (results.empty())
+    results.resize(spec.results.size());
+  if (results.size() != spec.results.size())
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected ", spec.results.size(), " results, got ",
+                         results.size()));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].data)
+      continue;
+    Status status = checkTensor(spec.results[i], results[i].dtype,
+                                results[i].shape, results[i].data, true);
+    MOIRA_RETURN_IF_ERROR(status.within(concat("result ", i)));
+  }
+  return Status();
+}
+
+static int64_t rowsOf(const std::vector<TensorView> &inputs) {
+  return inputs.empty() || inputs[0].shape.empty() ? 0 : inputs[0].shape[0];
+}
+
+int Session::Impl::chooseVariant(int entry, int64_t rows) const {
+  int forced = forcedVariant[entry];
+  return forced >= 0 ? forced : manifest.entries[entry].variantForRows(rows);
+}
+
+/// Fixes what the step's layers run with.
+void Session::Impl::preparePlans(const EntrySpec &spec, int variant) {
+  layers.clear();
+  for (const LayerSpec &layer : spec.layers)
+    layers.push_back(layer.index);
+  // One plan per layer; an entry without layers still has one to read.
+  plans.assign(std::max<size_t>(1, layers.size()),
+               {static_cast<uint32_t>(variant), plan.degree, plan.exchange,
+                /*slots=*/0, /*slot_table=*/nullptr});
+  step.context()->plan = plans.data();
+  step.context()->params = parameters.params();
+}
+
+//===----------------------------------------------------------------------===//
+// Memory before a step
+//===----------------------------------------------------------------------===//
+
+static std::vector<moira_buffer>
+toBuffers(const std::vector<TensorView> &inputs) {
+  std::vector<moira_buffer> buffers;
+  for (const TensorView &input : inputs)
+    buffers.push_back({const_cast<void *>(input.data), input.shape.data()});
+  return buffers;
+}
+
+/// What the variant says it needs on worker 0.
+Result<int64_t>
+Session::Impl::workspace(int entry, int variant,
+                         const std::vector<moira_buffer> &inputs) {
+  step.begin(nullptr, nullptr);
+  int64_t bytes =
+      program->workspace(entry, variant)(step.context(), inputs.data());
+  MOIRA_RETURN_IF_ERROR(step.finish());
+  if (bytes < 0)
+    return Status(
+        MOIRA_FAILED,
+        concat("expected a workspace size of 0 or more bytes, got ", bytes));
+  return bytes;
+}
+
+int64_t Session::Impl::peakWith(int64_t workspaceBytes,
+                                int64_t resultBytes) const {
+  MemoryFigures figures = account->figures();
+  int64_t held = step.arena(0).capacity();
+  int64_t peak = figures.workspace - held + figures.results;
+  for (int64_t part :
+       {parameters.totalBytes(), std::max(held, workspaceBytes), resultBytes})
+    if (__builtin_add_overflow(peak, part, &peak))
+      return INT64_MAX;
+  return peak;
+}
+
+/// Bytes of the results that the runtime allocates. A dynamic dim counts as
+/// `rows`: nothing else is known before the step.
+static int64_t predictResults(const EntrySpec &spec, int64_t rows,
+                              const std::vector<ResultTensor> &results) {
+  int64_t all = 0;
+  for (size_t i = 0; i < spec.results.size(); ++i) {
+    if (i < results.size() && results[i].data)
+      continue;
+    Shape shape = spec.results[i].shape;
+    std::replace(shape.begin(), shape.end(), int64_t(-1), rows);
+    int64_t bytes =
+        compactBytes(spec.results[i].dtype, shape).value_or(INT64_MAX);
+    if (__builtin_add_overflow(all, bytes, &all))
+      return INT64_MAX;
+  }
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// The step
+//===----------------------------------------------------------------------===//
+
+Status Session::Impl::invoke(int entry, const std::vector<TensorView> &inputs,
+                             std::vector<ResultTensor> &results) {
+  const EntrySpec &spec = manifest.entries[entry];
+  MOIRA_RETURN_IF_ERROR(checkBound());
+  MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
+  MOIRA_RETURN_IF_ERROR(checkResults(spec, results));
+  int64_t rows = rowsOf(inputs);
+  int variant = chooseVariant(entry, rows);
+  std::vector<moira_buffer> buffers = toBuffers(inputs);
+
+  preparePlans(spec, variant);
+  Result<int64_t> bytes = workspace(entry, variant, buffers);
+  if (!bytes.ok())
+    return bytes.status();
+  int64_t peak = peakWith(*bytes, predictResults(spec, rows, results));
+  if (account->limit() > 0 && peak > account->limit())
+    return Status(
+        MOIRA_OUT_OF_MEMORY,
+        concat("expected a peak within the memory limit of ", account->limit(),
+               " bytes, got a predicted peak of ", peak, " bytes (parameters ",
+               account->figures().parameters, ", workspace ", *bytes, ")"));
+  MOIRA_RETURN_IF_ERROR(step.arena(0).reserve(*bytes));
+
+  step.begin(&spec, &results);
+  step.recorder().begin(stepCount++, entry, variant, rows, layers,
+                        plans.data());
+  program->step(entry, variant)(step.context(), buffers.data());
+  const StepRow &row = step.recorder().end(step.context()->error);
+  ring.record(row);
+  if (log.enabled(LogLevel::Debug))
+    log.print(LogLevel::Debug,
+              concat("step ", row.step, ": entry '", spec.name, "', variant '",
+                     spec.variants[variant].name, "', ", rows, " rows, ",
+                     row.total, " s"));
+  return step.finish();
+}
+
+//===----------------------------------------------------------------------===//
+// Session
+//===----------------------------------------------------------------------===//
+
+Session::Session(std::unique_ptr<Impl> impl) : impl(std::move(impl)) {}
+Session::~Session() = default;
+
+/// More threads than this is a mistake in an option.
+static constexpr int maxThreads = 4096;
+
+Result<std::unique_ptr<Session>>
+Session::create(std::shared_ptr<const Program> program,
+                const SessionOptions &options) {
+  if (!program)
+    return Status(MOIRA_INVALID_ARGUMENT, "expected a program, got none");
+  if (options.threads < 0 || options.threads > maxThreads)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected 0 to ", maxThreads, " threads, got ",
+                         options.threads));
+  if (options.memoryLimit < 0)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected a memory limit of 0 or more bytes, got ",
+                         options.memoryLimit));
+  auto impl = std::make_unique<Impl>(std::move(program), options);
+  MOIRA_RETURN_IF_ERROR(impl->parameters.open());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+const Program &Session::program() const { return *impl->program; }
+int Session::threads() const { return impl->pool.threads(); }
+MemoryFigures Session::memory() const { return impl->account->figures(); }
+
+Status Session::bind(const std::string &name, const TensorView &tensor) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  return impl->parameters.bind(name, tensor);
+}
+
+Status Session::bindSource(ParameterSource &source) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  Status status = impl->parameters.bindSource(source);
+  if (status.ok())
+    impl->log.print(LogLevel::Info,
+                    concat("bound parameters from ", source.describe()));
+  return status;
+}
+
+Status Session::bindRandom(uint64_t seed) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  return impl->parameters.bindRandom(seed);
+}
+
+std::vector<std::string> Session::unbound() const {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  std::vector<std::string> names;
+  for (int parameter : impl->parameters.unbound())
+    names.push_back(impl->manifest.parameters[parameter].name);
+  return names;
+}
+
+Status Session::setVariant(const std::string &entry,
+                           const std::string &variant) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  Result<int> found = impl->findEntry(entry);
+  if (!found.ok())
+    return found.status();
+  int index = impl->manifest.entries[*found].findVariant(variant);
+  if (index < 0 && !variant.empty())
+    return Status(MOIRA_NOT_FOUND, concat("entry '", entry,
+                                          "': expected one of its variants, "
+                                          "got '",
+                                          variant, "'"));
+  impl->forcedVariant[*found] = variant.empty() ? -1 : index;
+  return Status();
+}
+
+Status Session::setPlan(const PlanOptions &plan) {
+  if (plan.degree < 1)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected a degree of at least 1, got ", plan.degree));
+  if (plan.exchange < 0 || plan.exchange > 1)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected exchange 0 (linear) or 1 (hierarchical), "
+                         "got ",
+                         plan.exchange));
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  impl->plan = plan;
+  return Status();
+}
+
+Status Session::invoke(const std::string &entry,
+                       const std::vector<TensorView> &inputs,
+                       std::vector<ResultTensor> &results) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  Result<int> found = impl->findEntry(entry);
+  if (!found.ok())
+    return found.status();
+  std::vector<ResultTensor> filled = results;
+  Status status = impl->invoke(*found, inputs, filled);
+  // On failure what the step allocated goes with `filled`.
+  if (status.ok())
+    results = std::move(filled);
+  return status.within(concat("entry '", entry, "'"));
+}
+
+Result<int64_t> Session::predictPeak(const std::string &entry,
+                                     const std::vector<TensorView> &inputs) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  Result<int> found = impl->findEntry(entry);
+  if (!found.ok())
+    return found.status();
+  const EntrySpec &spec = impl->manifest.entries[*found];
+  MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
+                            .within(concat("entry '", entry, "'")));
+  int64_t rows = rowsOf(inputs);
+  int variant = impl->chooseVariant(*found, rows);
+  impl->preparePlans(spec, variant);
+  Result<int64_t> bytes = impl->workspace(*found, variant, toBuffers(inputs));
+  if (!bytes.ok())
+    return bytes.status();
+  return impl->peakWith(*bytes, predictResults(spec, rows, {}));
+}
+
+std::vector<StepRow> Session::statistics() const {
+  return impl->ring.snapshot();
+}

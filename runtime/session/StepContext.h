@@ -1,0 +1,78 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The runtime's side of moira/abi.h: what stands behind a moira_ctx while
+// generated code runs.
+
+#ifndef MOIRA_RUNTIME_SESSION_STEPCONTEXT_H
+#define MOIRA_RUNTIME_SESSION_STEPCONTEXT_H
+
+#include "base/Arena.h"
+#include "base/Pool.h"
+#include "session/Manifest.h"
+#include "session/Session.h"
+#include "statistics/Statistics.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace moira::runtime {
+
+/// A context and its workers' arenas. Used again for every step. Generated
+/// code calls `alloc`, `mark`, `release`, `fail` from any worker, the rest
+/// from the thread of the step only.
+class StepContext {
+public:
+  /// `pool` may be null: one worker, loops run on the caller. It must outlive
+  /// the context.
+  StepContext(Pool *pool, std::shared_ptr<MemoryAccount> account);
+
+  /// What generated code gets; its `session` is this object.
+  moira_ctx *context() { return &ctx; }
+  Arena &arena(int64_t worker) { return *arenas[worker]; }
+  const Arena &arena(int64_t worker) const { return *arenas[worker]; }
+  int64_t workers() const { return static_cast<int64_t>(arenas.size()); }
+  StepRecorder &recorder() { return steps; }
+
+  /// Clears the error and says where results go: `results` has one element
+  /// per result of `entry`. Both stay in place until `finish`.
+  void begin(const EntrySpec *entry, std::vector<ResultTensor> *results);
+  /// Ends what the step allocated in arenas, and returns its error.
+  Status finish();
+
+  /// Sets the sticky error unless one is set.
+  void fail(int32_t code, std::string message);
+  bool hasFailed() const {
+    return __atomic_load_n(&ctx.error, __ATOMIC_RELAXED) != MOIRA_OK;
+  }
+
+  StepContext(const StepContext &) = delete;
+  StepContext &operator=(const StepContext &) = delete;
+
+private:
+  friend struct Api;
+
+  void *allocate(int64_t worker, int64_t bytes);
+  void *result(int64_t index, int64_t rank, const int64_t *shape);
+  Status placeResult(int64_t index, Shape shape);
+  void parallelFor(moira_body body, void *captures, int64_t n, int64_t cost);
+  bool checkWorker(int64_t worker);
+  bool checkNotInBody(const char *function);
+
+  moira_ctx ctx{};
+  Pool *pool;
+  std::shared_ptr<MemoryAccount> account;
+  std::vector<std::unique_ptr<Arena>> arenas;
+  StepRecorder steps;
+  const EntrySpec *entry = nullptr;
+  std::vector<ResultTensor> *results = nullptr;
+  std::vector<bool> made; ///< results that the step has asked for
+  std::string message;    ///< of the error; written by the thread that set it
+};
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_SESSION_STEPCONTEXT_H
