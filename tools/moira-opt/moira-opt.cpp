@@ -3,6 +3,7 @@
 
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Dialect/MoE/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -15,6 +16,7 @@ int main(int argc, char **argv) {
                   mlir::linalg::LinalgDialect>();
   mlir::registerTransformsPasses();
   mlir::moe::registerMoiraConversionPasses();
+  mlir::moe::registerMoEPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Moira optimizer\n", registry));
 }

@@ -1,0 +1,132 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Dialect/MoE/Utils/MathExpansion.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/IR/PatternMatch.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::moe;
+
+namespace {
+
+/// Scalar or vector arithmetic of one shape.
+class Arithmetic {
+public:
+  Arithmetic(OpBuilder &builder, Location loc, Type shape)
+      : builder(builder), loc(loc), shape(dyn_cast<VectorType>(shape)) {}
+
+  Type typeOf(Type element) {
+    return shape ? Type(shape.clone(element)) : element;
+  }
+  Value real(float value) { return constant(builder.getF32FloatAttr(value)); }
+  Value integer(int32_t value) {
+    return constant(builder.getI32IntegerAttr(value));
+  }
+  Value fma(Value a, Value b, Value c) {
+    return math::FmaOp::create(builder, loc, a, b, c);
+  }
+  Value add(Value a, Value b) {
+    return arith::AddFOp::create(builder, loc, a, b);
+  }
+  Value sub(Value a, Value b) {
+    return arith::SubFOp::create(builder, loc, a, b);
+  }
+  Value mul(Value a, Value b) {
+    return arith::MulFOp::create(builder, loc, a, b);
+  }
+  Value compare(arith::CmpFPredicate predicate, Value a, Value b) {
+    return arith::CmpFOp::create(builder, loc, predicate, a, b);
+  }
+  Value select(Value condition, Value a, Value b) {
+    return arith::SelectOp::create(builder, loc, condition, a, b);
+  }
+  /// 2^e for -126 <= e <= 127, built from its bits.
+  Value powerOfTwo(Value e) {
+    Value biased = arith::AddIOp::create(builder, loc, e, integer(127));
+    Value bits = arith::ShLIOp::create(builder, loc, biased, integer(23));
+    return arith::BitcastOp::create(builder, loc, typeOf(builder.getF32Type()),
+                                    bits);
+  }
+
+private:
+  Value constant(TypedAttr value) {
+    if (shape)
+      value = SplatElementsAttr::get(shape.clone(value.getType()), value);
+    return arith::ConstantOp::create(builder, loc, value);
+  }
+
+  OpBuilder &builder;
+  Location loc;
+  VectorType shape;
+};
+
+/// exp of f32 scalars and vectors.
+struct ExpandExp : public OpRewritePattern<math::ExpOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::ExpOp op,
+                                PatternRewriter &rewriter) const final {
+    if (!getElementTypeOrSelf(op.getType()).isF32() ||
+        isa<TensorType>(op.getType()))
+      return rewriter.notifyMatchFailure(op, "not f32 or a vector of f32");
+    rewriter.replaceOp(op, buildExp(rewriter, op.getLoc(), op.getOperand()));
+    return success();
+  }
+};
+
+} // namespace
+
+Value mlir::moe::buildExp(OpBuilder &builder, Location loc, Value x) {
+  Arithmetic a(builder, loc, x.getType());
+  Value highest = a.real(0x1.62e43p6f), lowest = a.real(-104.0f);
+  // Outside the range, and for NaN, the conversion to an integer has no
+  // meaning: compute with 0 there and choose the result at the end.
+  Value above = a.compare(arith::CmpFPredicate::OGT, x, highest);
+  Value below = a.compare(arith::CmpFPredicate::OLT, x, lowest);
+  Value nan = a.compare(arith::CmpFPredicate::UNO, x, x);
+  Value outside = arith::OrIOp::create(builder, loc, above, below);
+  outside = arith::OrIOp::create(builder, loc, outside, nan);
+  Value safe = a.select(outside, a.real(0.0f), x);
+
+  // n = the integer nearest to x / ln 2: adding 1.5 * 2^23 rounds to even.
+  Value round = a.real(0x1.8p23f);
+  Value n = a.sub(a.add(a.mul(safe, a.real(0x1.715476p0f)), round), round);
+  // r = x - n ln 2, with ln 2 in two parts.
+  Value r = a.fma(n, a.real(-0x1.62e400p-1f), safe);
+  r = a.fma(n, a.real(-0x1.7f7d1cp-20f), r);
+  Value p = a.real(0x1.6a2352p-10f);
+  for (float coefficient : {0x1.123a6cp-7f, 0x1.5558f4p-5f, 0x1.555490p-3f,
+                            0x1.fffffcp-2f, 1.0f, 1.0f})
+    p = a.fma(p, r, a.real(coefficient));
+  // Two factors keep both powers normal; only the last product can round.
+  Value i =
+      arith::FPToSIOp::create(builder, loc, a.typeOf(builder.getI32Type()), n);
+  Value half = arith::ShRSIOp::create(builder, loc, i, a.integer(1));
+  Value rest = arith::SubIOp::create(builder, loc, i, half);
+  p = a.mul(a.mul(p, a.powerOfTwo(half)), a.powerOfTwo(rest));
+
+  p = a.select(above, a.real(std::numeric_limits<float>::infinity()), p);
+  p = a.select(below, a.real(0.0f), p);
+  return a.select(nan, x, p);
+}
+
+void mlir::moe::populateMathExpansionPatterns(RewritePatternSet &patterns) {
+  patterns.add<ExpandExp>(patterns.getContext());
+  auto isExpanded = [](StringRef name) {
+    return llvm::is_contained(
+        {math::TanhOp::getOperationName(), math::ErfOp::getOperationName(),
+         math::ErfcOp::getOperationName(), math::LogOp::getOperationName(),
+         math::Log2Op::getOperationName(), math::Log1pOp::getOperationName(),
+         math::ExpM1Op::getOperationName()},
+        name);
+  };
+  populateMathPolynomialApproximationPatterns(patterns, isExpanded);
+  populateMathF32ExpansionPatterns(patterns, [&](StringRef name) {
+    return name == math::ExpOp::getOperationName() || isExpanded(name);
+  });
+}
