@@ -35,10 +35,110 @@ def ConvertMoEToCPUPass : Pass<"convert-moe-to-cpu", "::mlir::ModuleOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "unsigned", "512",
+           "width of the target's vector registers in bits">,
+    Option<"vectorRegisters", "vector-registers", "unsigned", "32",
+           "number of the target's vector registers">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// MoEToRuntime
+//===----------------------------------------------------------------------===//
+
+def NumberLayersPass : Pass<"moe-number-layers", "::mlir::func::FuncOp"> {
+  let summary = "give every routing and what follows it a layer number";
+  let description = [{
+    Sets `layer` on moe ops that have none: a gate starts the next layer, the
+    ops after it belong to it. Statistics rows and time per part carry it.
+  }];
+}
+
+def MarkPartsPass : Pass<"moe-mark-parts", "::mlir::func::FuncOp"> {
+  let summary = "charge time to gate, dispatch, experts, combine and the rest";
+  let description = [{
+    On the buffer form: before each run of ops of one part inserts a call of the
+    private function `@moira_abi_enter(layer, part)`, which `moe-emit-entries`
+    turns into the ABI call, and records on the function what the manifest says
+    of layers (`moe.layers`) and dense work (`moe.flops_per_token`).
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def BoundCapacityPass : Pass<"moe-bound-capacity", "::mlir::func::FuncOp"> {
+  let summary = "state that a capacity never exceeds the number of tokens";
+  let description = [{
+    A capacity read from counts is data; workspace must be known from shapes. A
+    token's ids are distinct, so an expert gets at most T rows: the pass takes
+    `min(capacity, max(T, minimum) aligned)`, which changes no value and gives
+    `moe-emit-entries` a bound that needs shapes only.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+def AddContextPass : Pass<"moe-add-context", "::mlir::ModuleOp"> {
+  let summary = "make the context the first argument of every entry";
+  let description = [{
+    Gives each entry (the functions of `moe.variants`, or the entry named by
+    `entry`) a leading `!llvm.ptr` argument, the moira_ctx of moira/abi.h, and the
+    attribute `moe.kind = "step"`; functions that pack parameters get it with
+    `"pack"`.
+  }];
+  let options = [Option<"entry", "entry", "std::string", "\"\"",
+                        "entry of a module without moe.variants">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+def OutlineParallelPass : Pass<"moe-outline-parallel", "::mlir::ModuleOp"> {
+  let summary = "run parallel loops on the runtime's pool";
+  let description = [{
+    Turns every outermost `scf.parallel` of a step into a function of moira_body's
+    type over its first dimension, and a call of `parallel_for`. Values from
+    outside travel in a struct on the caller's stack; constants are cloned. The
+    attribute `moe.cost` (nanoseconds per iteration) is passed on; without it the
+    pass estimates.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def EmitEntriesPass : Pass<"moe-emit-entries", "::mlir::ModuleOp"> {
+  let summary = "give the module the entries and the manifest of a bundle";
+  let description = [{
+    For each step: allocations come from the context's arena, results from
+    `api->result` (without a copy where the result is a buffer of its own), and
+    there are two C functions, `moira_step_ENTRY_VARIANT` and
+    `moira_workspace_ENTRY_VARIANT`. For each packed parameter: `moira_pack_N`.
+    The module gets the attribute `moira.manifest`, JSON text. docs/abi.md.
+  }];
+  let options = [
+    Option<"moduleName", "module-name", "std::string", "\"\"",
+           "source file named in the manifest">,
+    Option<"triple", "triple", "std::string", "\"\"",
+           "target triple named in the manifest">,
+    Option<"cpu", "cpu", "std::string", "\"\"",
+           "processor named in the manifest">,
+    Option<"features", "features", "std::string", "\"\"",
+           "processor features named in the manifest">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def CheckAllocationsPass : Pass<"moe-check-allocations", "::mlir::ModuleOp"> {
+  let summary = "return from a step when an allocation fails";
+  let description = [{
+    On the LLVM dialect: after each call that gives memory from the arena or for
+    a result, a null pointer returns from the function. The error itself is
+    sticky in the context.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
 #endif // MOIRA_CONVERSION_PASSES_TD

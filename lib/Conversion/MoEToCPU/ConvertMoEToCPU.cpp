@@ -1,6 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
 #include "moira/Conversion/MoEToCPU/Routing.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
@@ -24,6 +25,7 @@ using namespace mlir::moe;
 namespace {
 struct ConvertMoEToCPU
     : public mlir::moe::impl::ConvertMoEToCPUPassBase<ConvertMoEToCPU> {
+  using ConvertMoEToCPUPassBase::ConvertMoEToCPUPassBase;
   void runOnOperation() override;
 };
 } // namespace
@@ -31,6 +33,7 @@ struct ConvertMoEToCPU
 void ConvertMoEToCPU::runOnOperation() {
   RewritePatternSet patterns(&getContext());
   populateRoutingToLoopsPatterns(patterns);
+  populateGroupedMatmulToCPUPatterns(patterns, {vectorBits, vectorRegisters});
   // The patterns create no moe ops, so one walk is enough.
   walkAndApplyPatterns(getOperation(), std::move(patterns));
 

@@ -73,11 +73,14 @@ LogicalResult ExpertOp::verify() {
   int64_t experts = getNumExperts();
   if (ShapedType::isDynamic(experts))
     return emitOpError("expected static E, got sizes ") << getSizes().getType();
-  for (Value operand : getPerExpert())
-    if (shapedType(operand).getRank() < 1 ||
-        failed(verifyDim(*this, "per-expert operand", shapedType(operand), 0,
-                         experts)))
+  for (Value operand : getPerExpert()) {
+    ShapedType type = shapedType(operand);
+    if (type.getRank() < 1)
+      return emitOpError("expected per-expert operand of rank >= 1, got ")
+             << type;
+    if (failed(verifyDim(*this, "per-expert operand", type, 0, experts)))
       return failure();
+  }
   if (isPadded())
     for (Value rows : getRows())
       if (failed(verifyDim(*this, "padded rows", shapedType(rows), 0, experts)))
@@ -178,7 +181,10 @@ int64_t GroupedMatmulOp::getN() {
 }
 
 int64_t GroupedMatmulOp::getK() {
-  return shapedType(getRows().back()).getShape().back();
+  if (getContraction())
+    return shapedType(getRows().back()).getShape().back();
+  return shapedType(getWeights().front())
+      .getDimSize(getLayout() == WeightLayout::KN ? 1 : 2);
 }
 
 FloatType GroupedMatmulOp::getAccumulatorType() {
@@ -201,7 +207,8 @@ static LogicalResult verifyEpilogue(GroupedMatmulOp op) {
            << ")";
   Block &block = op.getEpilogue().front();
   for (Operation &inner : block.without_terminator())
-    if (!isa<arith::ArithDialect, math::MathDialect>(inner.getDialect()))
+    if (!isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+            inner.getDialect()))
       return inner.emitOpError("expected only arith and math in an epilogue");
   auto yield = cast<YieldOp>(block.getTerminator());
   Type element = op.getResultType().getElementType();
@@ -233,6 +240,23 @@ static LogicalResult verifyContractionMode(GroupedMatmulOp op) {
 LogicalResult GroupedMatmulOp::verify() {
   if (failed(verifyForm(*this, getOuts(), 1, 1)))
     return failure();
+  // grouped_c1
+  if (getRows().empty())
+    return emitOpError("expected one row operand, two in mode contraction, "
+                       "got none");
+  // grouped_c6
+  for (ValueRange list :
+       {ValueRange(getRows()), ValueRange(getWeights()), ValueRange(getBias())})
+    for (Value operand : list)
+      if (shapedType(operand).getElementType().isF64() !=
+          getAccumulatorType().isF64())
+        return emitOpError("expected rows, weights and bias all of f64 or "
+                           "none, got ")
+               << getRows().front().getType() << " and " << operand.getType();
+  if (!isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
+          getResultType().getElementType()))
+    return emitOpError("expected a result of f16, bf16, f32 or f64, got ")
+           << getResultType();
   if (getContraction())
     return verifyContractionMode(*this);
   // grouped_c1
@@ -242,7 +266,11 @@ LogicalResult GroupedMatmulOp::verify() {
            << getRows().size() << " and " << getWeights().size();
   ShapedType rows = shapedType(getRows().front()), result = getResultType();
   ShapedType weight = shapedType(getWeights().front());
-  int64_t experts = getNumExperts(), n = getN(), k = getK();
+  if (result.getRank() != rows.getRank())
+    return emitOpError("expected a result of rank ")
+           << rows.getRank() << " like the rows, got " << result;
+  // getK() reads the weights, which are to be checked here.
+  int64_t experts = getNumExperts(), n = getN(), k = rows.getShape().back();
   // grouped_c2
   for (Value other : getWeights())
     if (shapedType(other).getShape() != weight.getShape() ||
@@ -251,7 +279,7 @@ LogicalResult GroupedMatmulOp::verify() {
              << weight << " and " << other.getType();
   if (getLayout() == WeightLayout::Panels) {
     if (weight.getRank() != 4 || !weight.hasStaticShape() ||
-        ShapedType::isDynamic(n))
+        weight.getDimSize(3) < 1 || ShapedType::isDynamic(n))
       return emitOpError("expected panels [E, ceil(N/w), K, w] and a result "
                          "with static N, got ")
              << weight << " and " << result;

@@ -85,6 +85,11 @@ LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
              << name << "', got " << attribute.getValue();
     return success();
   }
+  // Notes that passes leave for each other.
+  if (llvm::is_contained({"moe.abi", "moe.cost", "moe.flops_per_token",
+                          "moe.kind", "moe.layers", "moe.variant"},
+                         name))
+    return success();
   return op->emitOpError("expected no attribute '") << name << "' on an op";
 }
 
@@ -93,6 +98,9 @@ LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
                                                    unsigned regionIndex,
                                                    unsigned argIndex,
                                                    NamedAttribute attribute) {
+  if (llvm::is_contained({"moe.name", "moe.packing"},
+                         attribute.getName().getValue()))
+    return success();
   if (attribute.getName() != kParamAttrName)
     return op->emitOpError("expected 'moe.param' as attribute of argument #")
            << argIndex << ", got '" << attribute.getName().getValue() << "'";

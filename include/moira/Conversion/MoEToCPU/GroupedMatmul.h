@@ -1,0 +1,35 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// Lowering of moe.grouped_matmul in buffer form to loops over register tiles.
+
+#ifndef MOIRA_CONVERSION_MOETOCPU_GROUPEDMATMUL_H
+#define MOIRA_CONVERSION_MOETOCPU_GROUPEDMATMUL_H
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::moe {
+
+/// What the register tile depends on. Nothing here names a processor.
+struct CPUTileOptions {
+  /// Width of a vector register in bits.
+  unsigned vectorBits = 512;
+  /// Number of vector registers.
+  unsigned vectorRegisters = 32;
+
+  /// Rows of a full register tile.
+  int64_t rowTile() const { return 6; }
+  /// Vectors per row of a register tile, over all weights: as many accumulators
+  /// as leave room for the weights of one step and a broadcast row element.
+  int64_t vectorsPerRow() const { return vectorRegisters >= 32 ? 4 : 2; }
+};
+
+/// Lowers grouped matmuls over panels to an scf.parallel over (expert, block of
+/// rows, panel), each running register tiles; everything else, such as weights
+/// in `nk` or `kn` and the contraction over ragged rows, to plain loops.
+void populateGroupedMatmulToCPUPatterns(RewritePatternSet &patterns,
+                                        const CPUTileOptions &options);
+
+} // namespace mlir::moe
+
+#endif // MOIRA_CONVERSION_MOETOCPU_GROUPEDMATMUL_H

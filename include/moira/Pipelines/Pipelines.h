@@ -1,0 +1,71 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The phases of the compiler: the only place that knows all rooms. Each phase
+// is a set of passes with a contract at its end, checked by a verify pass.
+
+#ifndef MOIRA_PIPELINES_PIPELINES_H
+#define MOIRA_PIPELINES_PIPELINES_H
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Pass/PassManager.h"
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+#include <optional>
+#include <string>
+
+namespace moira {
+
+/// Where compilation may stop, in order.
+enum class Phase {
+  Input,      ///< as written, parsed and verified
+  Kernels,    ///< variants made, experts in the form of grouped matmuls, packed
+  Bufferized, ///< memrefs; moe ops in buffer form
+  Target      ///< LLVM dialect with the entries of moira/abi.h
+};
+
+/// Returns the name used by --compile-to ("input", "kernels", ...).
+llvm::StringRef stringifyPhase(Phase phase);
+/// Inverse of stringifyPhase.
+std::optional<Phase> symbolizePhase(llvm::StringRef name);
+
+/// What a compilation may choose.
+struct PipelineOptions {
+  /// The function to compile; empty: the only public function, or @main.
+  std::string entry;
+  /// Row classes to make variants for; ignored by the oracle, which has one.
+  llvm::SmallVector<mlir::moe::RowClass> rowClasses = {
+      mlir::moe::RowClass::Decode, mlir::moe::RowClass::Prefill};
+  /// Compile the decomposed program: the executable meaning of every op.
+  bool oracle = false;
+  /// Adds each gate's logits and ids to the entry's results (after the
+  /// program's own results: logits0, ids0, logits1, ids1, ...).
+  bool exposeRouting = false;
+  /// Also takes each gate's ids as arguments (after the program's own).
+  bool replayRouting = false;
+  /// Widest vector registers of the target, in bits: 512, 256 or 128.
+  unsigned vectorBits = 512;
+  /// Name of the source file and description of the target, for the manifest.
+  std::string moduleName, triple, cpu, features;
+};
+
+/// Registers every dialect that programs and lowerings use, with the external
+/// models of the interfaces.
+void registerDialects(mlir::DialectRegistry &registry);
+
+/// Registers our passes and pipelines and the upstream passes that moira-opt
+/// offers.
+void registerPasses();
+
+/// Adds the passes that bring a program of phase `input` to the end of `last`.
+/// After `Target` the module has the attribute `moira.manifest` (JSON text).
+void buildPipeline(mlir::OpPassManager &manager, Phase last,
+                   const PipelineOptions &options);
+
+/// Adds the passes of one phase only.
+void buildPhase(mlir::OpPassManager &manager, Phase phase,
+                const PipelineOptions &options);
+
+} // namespace moira
+
+#endif // MOIRA_PIPELINES_PIPELINES_H

@@ -1,0 +1,137 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// dispatch and combine: O(T K D), parallel over tokens.
+
+#include "LoopUtils.h"
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+namespace {
+/// Finds the row of a slot in a ragged or a padded buffer.
+class SlotRows {
+public:
+  SlotRows(LoopBuilder &b, Value rows) : b(b), rows(rows) {
+    auto type = cast<MemRefType>(rows.getType());
+    bound = b.dim(rows, 0);
+    if (type.getRank() == 2)
+      return;
+    perExpert = b.dim(rows, 1);
+    bound = b.mul(bound, perExpert);
+    if (!type.getLayout().isIdentity())
+      return;
+    // One dimension for both, so that a slot is a row without a division.
+    SmallVector<ReassociationIndices> flat = {{0, 1}, {2}};
+    this->rows = b.make<memref::CollapseShapeOp>(rows, flat);
+    perExpert = nullptr;
+  }
+
+  /// False for -1, and for anything that is not a row of the buffer.
+  Value isRow(Value slot) { return b.inRange(slot, bound); }
+
+  Row operator[](Value slot) {
+    if (!perExpert)
+      return {rows, {slot}};
+    return {rows,
+            {b.div(slot, perExpert), b.make<arith::RemUIOp>(slot, perExpert)}};
+  }
+
+private:
+  LoopBuilder &b;
+  Value rows, bound, perExpert;
+};
+
+struct DispatchToLoops : OpRewritePattern<DispatchOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(DispatchOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!hasBufferForm(op))
+      return rewriter.notifyMatchFailure(op, "expected the buffer form");
+    LoopBuilder b(rewriter, op.getLoc());
+    Value x = op.getX(), slots = op.getSlots();
+    SlotRows rows(b, op.getOuts()[0]);
+    Value features = b.dim(x, 1), choices = b.dim(slots, 1);
+    b.parallel(b.dim(slots, 0), [&](Value t) {
+      b.loop(b.index(0), choices, [&](Value j) {
+        Value slot = b.toIndex(b.load(slots, {t, j}));
+        b.when(rows.isRow(slot), [&] {
+          Value weight =
+              op.getWeights() ? b.load(op.getWeights(), {t, j}) : Value();
+          copyRow(b, {x, {t}}, rows[slot], features, weight);
+        });
+      });
+    });
+    rewriter.eraseOp(op);
+    return success();
+  }
+
+  /// Copies a row, times `weight` if there is one.
+  static void copyRow(LoopBuilder &b, const Row &from, const Row &to,
+                      Value size, Value weight) {
+    bool scalarOnly = !from.isContiguous() || !to.isContiguous();
+    b.overLanes(size, scalarOnly, [&](Value i, int64_t lanes) {
+      Value value = b.loadLanes(from, i, lanes);
+      if (weight)
+        value = b.toReal(to.getElementType(),
+                         b.mul(b.spread(weight, lanes), b.widen(value)));
+      b.storeLanes(value, to, i, lanes);
+    });
+  }
+};
+
+struct CombineToLoops : OpRewritePattern<CombineOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(CombineOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!hasBufferForm(op))
+      return rewriter.notifyMatchFailure(op, "expected the buffer form");
+    LoopBuilder b(rewriter, op.getLoc());
+    Value y = op.getOuts()[0], slots = op.getSlots();
+    SlotRows rows(b, op.getRows());
+    Value choices = b.dim(slots, 1), features = b.dim(y, 1);
+    bool scalarOnly =
+        !Row{y, {}}.isContiguous() || !Row{op.getRows(), {}}.isContiguous();
+    Type element = Row{y, {}}.getElementType();
+    Type sumType = element.isF64() ? element : rewriter.getF32Type();
+    Value zero = b.real(sumType, 0);
+
+    /// One more choice of token t on lanes from d.
+    auto step = [&](Value t, Value d, int64_t lanes, Value j, Value sum) {
+      Value slot = b.toIndex(b.load(slots, {t, j}));
+      auto accumulate = [&]() -> SmallVector<Value> {
+        Value row = b.widen(b.loadLanes(rows[slot], d, lanes));
+        if (!op.getWeights())
+          return {b.add(sum, row)};
+        Value weight = b.spread(b.load(op.getWeights(), {t, j}), lanes);
+        return {b.make<math::FmaOp>(weight, row, sum)};
+      };
+      return b.choose(rows.isRow(slot), accumulate,
+                      [&]() -> SmallVector<Value> { return {sum}; });
+    };
+    b.parallel(b.dim(slots, 0), [&](Value t) {
+      // Lanes outside, choices inside: sums stay in registers.
+      b.overLanes(features, scalarOnly, [&](Value d, int64_t lanes) {
+        Value sum = b.loop(b.index(0), choices, b.spread(zero, lanes),
+                           [&](Value j, ValueRange sums) {
+                             return step(t, d, lanes, j, sums[0]);
+                           })[0];
+        b.storeLanes(b.toReal(element, sum), Row{y, {t}}, d, lanes);
+      });
+    });
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+} // namespace
+
+void mlir::moe::detail::populateMovementPatterns(RewritePatternSet &patterns) {
+  patterns.add<CombineToLoops, DispatchToLoops>(patterns.getContext());
+}

@@ -1,0 +1,107 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// pack: weights into panels, parallel over experts and panels.
+
+#include "LoopUtils.h"
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+namespace {
+/// One panel: `out[expert, panel, k, c] = weights[expert][first + c, k]` for
+/// c < valid, and 0 for the columns behind.
+struct Panel {
+  Value weights, out, expert, panel, first, valid;
+  int64_t K, width;
+};
+} // namespace
+
+static bool isFull(LoopBuilder &b, const Panel &p) {
+  return p.valid == b.index(p.width);
+}
+
+static void clearColumns(LoopBuilder &b, const Panel &p, Value k) {
+  if (isFull(b, p))
+    return;
+  Type element = cast<MemRefType>(p.out.getType()).getElementType();
+  b.loop(p.valid, b.index(p.width), [&](Value c) {
+    b.store(b.real(element, 0), p.out, {p.expert, p.panel, k, c});
+  });
+}
+
+/// Rows of `[N, K]` become columns. Taken in blocks of k, which read whole
+/// cache lines and write a part of the panel that stays in the first cache.
+static void packRows(LoopBuilder &b, const Panel &p) {
+  static constexpr int64_t kBlock = 16;
+  auto block = [&](Value from, Value to) {
+    b.loop(b.index(0), p.valid, [&](Value c) {
+      Value n = b.add(p.first, c);
+      b.loop(from, to, [&](Value k) {
+        b.store(b.load(p.weights, {p.expert, n, k}), p.out,
+                {p.expert, p.panel, k, c});
+      });
+    });
+    if (!isFull(b, p))
+      b.loop(from, to, [&](Value k) { clearColumns(b, p, k); });
+  };
+  int64_t whole = p.K / kBlock * kBlock;
+  if (whole > 0)
+    b.loop(
+        b.index(0), b.index(whole),
+        [&](Value k) { block(k, b.add(k, b.index(kBlock))); }, kBlock);
+  if (whole < p.K)
+    block(b.index(whole), b.index(p.K));
+}
+
+/// Rows of `[K, N]` keep their direction: each gives one piece.
+static void packColumns(LoopBuilder &b, const Panel &p) {
+  b.loop(p.K, [&](Value k) {
+    b.loop(b.index(0), p.valid, [&](Value c) {
+      Value n = b.add(p.first, c);
+      b.store(b.load(p.weights, {p.expert, k, n}), p.out,
+              {p.expert, p.panel, k, c});
+    });
+    clearColumns(b, p, k);
+  });
+}
+
+namespace {
+struct PackToLoops : OpRewritePattern<PackOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(PackOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!hasBufferForm(op))
+      return rewriter.notifyMatchFailure(op, "expected the buffer form");
+    LoopBuilder b(rewriter, op.getLoc());
+    bool rows = op.getLayout() == WeightLayout::NK;
+    auto weights = cast<MemRefType>(op.getWeights().getType());
+    auto out = cast<MemRefType>(op.getOuts()[0].getType());
+    int64_t N = weights.getDimSize(rows ? 1 : 2);
+    int64_t panels = out.getDimSize(1), width = out.getDimSize(3);
+    b.parallel(b.index(out.getDimSize(0) * panels), [&](Value i) {
+      Panel p;
+      p.weights = op.getWeights();
+      p.out = op.getOuts()[0];
+      p.expert = b.div(i, b.index(panels));
+      p.panel = b.make<arith::RemUIOp>(i, b.index(panels));
+      p.first = b.mul(p.panel, b.index(width));
+      p.K = out.getDimSize(2);
+      p.width = width;
+      p.valid = b.index(width);
+      if (N % width != 0)
+        p.valid = b.minimum(p.valid, b.sub(b.index(N), p.first));
+      rows ? packRows(b, p) : packColumns(b, p);
+    });
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+} // namespace
+
+void mlir::moe::detail::populatePackPatterns(RewritePatternSet &patterns) {
+  patterns.add<PackToLoops>(patterns.getContext());
+}

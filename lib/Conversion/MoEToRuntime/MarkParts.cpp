@@ -1,0 +1,134 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "AbiBuilder.h"
+
+#include "moira/Conversion/Passes.h"
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/abi.h"
+
+#include <map>
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace mlir::moe {
+#define GEN_PASS_DEF_MARKPARTSPASS
+#include "moira/Conversion/Passes.h.inc"
+} // namespace mlir::moe
+
+using namespace mlir;
+using namespace mlir::moe;
+
+/// Part of the step that `op` belongs to, -1 when it takes no time of note.
+static int64_t getPart(Operation *op) {
+  if (isa<GateOp, CountOp, AssignOp, NoiseOp, CapacityOp>(op))
+    return MOIRA_PART_GATE;
+  if (isa<DispatchOp>(op))
+    return MOIRA_PART_DISPATCH;
+  if (isa<CombineOp>(op))
+    return MOIRA_PART_COMBINE;
+  if (isa<GroupedMatmulOp>(op))
+    return op->hasAttr("layer") ? MOIRA_PART_EXPERT : MOIRA_PART_OTHER;
+  if (isa<linalg::LinalgDialect, scf::SCFDialect>(op->getDialect()) ||
+      isa<PackOp>(op))
+    return MOIRA_PART_OTHER;
+  return -1;
+}
+
+/// Floating-point operations of one row of `op`.
+static int64_t flopsPerRow(GroupedMatmulOp op) {
+  if (op.getContraction() || ShapedType::isDynamic(op.getN()) ||
+      ShapedType::isDynamic(op.getK()))
+    return 0;
+  return 2 * op.getN() * op.getK() * op.getWeights().size();
+}
+
+namespace {
+
+struct MarkParts : public moe::impl::MarkPartsPassBase<MarkParts> {
+  void runOnOperation() override {
+    func::FuncOp function = getOperation();
+    if (function.isDeclaration())
+      return;
+    if (insertMarks(function))
+      declareEnter(function);
+    describe(function);
+  }
+
+private:
+  /// Marks the top level of the function, where parts follow each other.
+  static bool insertMarks(func::FuncOp function) {
+    int64_t part = MOIRA_PART_OTHER, layer = 0;
+    bool inserted = false, hasLayers = false;
+    function.walk([&](GateOp) { hasLayers = true; });
+    if (!hasLayers)
+      return false;
+    for (Operation &op : llvm::make_early_inc_range(function.front())) {
+      int64_t next = getPart(&op);
+      if (auto given = op.getAttrOfType<IntegerAttr>("layer"))
+        layer = given.getInt();
+      if (next < 0 || next == part)
+        continue;
+      part = next;
+      ImplicitLocOpBuilder b(op.getLoc(), &op);
+      func::CallOp::create(
+          b, "moira_abi_enter", TypeRange{},
+          ValueRange{arith::ConstantIntOp::create(b, layer, 64),
+                     arith::ConstantIntOp::create(b, part, 64)});
+      inserted = true;
+    }
+    return inserted;
+  }
+
+  static void declareEnter(func::FuncOp function) {
+    auto module = function->getParentOfType<ModuleOp>();
+    if (module.lookupSymbol("moira_abi_enter"))
+      return;
+    ImplicitLocOpBuilder b(function.getLoc(), module.getBodyRegion());
+    auto declaration = func::FuncOp::create(
+        b, "moira_abi_enter",
+        b.getFunctionType({b.getI64Type(), b.getI64Type()}, {}));
+    declaration.setPrivate();
+    declaration->setAttr("moe.abi", b.getStringAttr("enter"));
+  }
+
+  static void describe(func::FuncOp function) {
+    Builder b(function.getContext());
+    struct Layer {
+      int64_t experts = 0, topK = 0, flops = 0;
+    };
+    std::map<int64_t, Layer> layers;
+    int64_t dense = 0;
+    function.walk([&](Operation *op) {
+      auto number = op->getAttrOfType<IntegerAttr>("layer");
+      auto matmul = dyn_cast<GroupedMatmulOp>(op);
+      if (matmul && !number)
+        dense += flopsPerRow(matmul);
+      if (!number)
+        return;
+      Layer &layer = layers[number.getInt()];
+      if (auto gate = dyn_cast<GateOp>(op)) {
+        layer.experts = gate.getNumExperts();
+        layer.topK = gate.getNumChoices();
+      } else if (auto assign = dyn_cast<AssignOp>(op)) {
+        layer.experts = assign.getNumExperts();
+      } else if (matmul) {
+        layer.flops += flopsPerRow(matmul);
+      }
+    });
+    SmallVector<Attribute> list;
+    for (auto &[index, layer] : layers)
+      list.push_back(b.getDictionaryAttr(
+          {b.getNamedAttr("index", b.getI64IntegerAttr(index)),
+           b.getNamedAttr("experts", b.getI64IntegerAttr(layer.experts)),
+           b.getNamedAttr("top_k", b.getI64IntegerAttr(layer.topK)),
+           b.getNamedAttr("flops_per_row", b.getI64IntegerAttr(layer.flops))}));
+    if (!list.empty())
+      function->setAttr("moe.layers", b.getArrayAttr(list));
+    if (dense)
+      function->setAttr("moe.flops_per_token", b.getI64IntegerAttr(dense));
+  }
+};
+} // namespace

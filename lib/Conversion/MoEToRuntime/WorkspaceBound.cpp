@@ -1,0 +1,171 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "WorkspaceBound.h"
+
+#include "AbiBuilder.h"
+
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/abi.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
+
+#include <cstddef>
+
+using namespace mlir;
+using namespace mlir::moe;
+
+int64_t mlir::moe::getElementBytes(Type element) {
+  if (element.isIndex())
+    return 8;
+  return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+}
+
+namespace {
+
+/// Builds upper bounds of index values of a step in another function that knows
+/// only the shapes of the inputs. Sizes are never negative, so sums, products,
+/// minima and maxima of bounds are bounds.
+class BoundBuilder {
+public:
+  BoundBuilder(ImplicitLocOpBuilder &builder, func::FuncOp step, Value inputs)
+      : b(builder), step(step), inputs(inputs) {}
+
+  /// The bound of `value` (i64), or null when none is known.
+  Value bound(Value value) {
+    auto [it, inserted] = known.try_emplace(value);
+    if (inserted) {
+      Value built = build(value);
+      known[value] = built;
+      return built;
+    }
+    return it->second;
+  }
+
+private:
+  Value build(Value value);
+  Value buildDim(Value memref, int64_t dim);
+  Value combine(StringRef name, Value lhs, Value rhs) {
+    if (!lhs || !rhs)
+      return {};
+    OperationState state(b.getLoc(), name, {lhs, rhs}, {b.getI64Type()}, {});
+    return b.create(state)->getResult(0);
+  }
+
+  ImplicitLocOpBuilder &b;
+  func::FuncOp step;
+  Value inputs;
+  llvm::DenseMap<Value, Value> known;
+};
+
+} // namespace
+
+Value BoundBuilder::buildDim(Value memref, int64_t dim) {
+  auto type = cast<MemRefType>(memref.getType());
+  if (!type.isDynamicDim(dim))
+    return AbiBuilder::i64(b, type.getDimSize(dim));
+  if (auto alloc = memref.getDefiningOp<memref::AllocOp>())
+    return bound(alloc.getDynamicSizes()[type.getDynamicDimIndex(dim)]);
+  if (auto cast = memref.getDefiningOp<memref::CastOp>())
+    return buildDim(cast.getSource(), dim);
+  if (auto view = memref.getDefiningOp<memref::SubViewOp>()) {
+    if (view.getType().getRank() != view.getSourceType().getRank())
+      return {};
+    OpFoldResult size = view.getMixedSizes()[dim];
+    if (auto dynamic = dyn_cast<Value>(size))
+      return bound(dynamic);
+    return AbiBuilder::i64(b, *getConstantIntValue(size));
+  }
+  auto argument = dyn_cast<BlockArgument>(memref);
+  if (!argument || argument.getOwner() != &step.front())
+    return {};
+  // Inputs are numbered without the context and the parameters.
+  int64_t input = 0;
+  for (unsigned i = 1; i < argument.getArgNumber(); ++i)
+    if (!step.getArgAttr(i, kParamAttrName))
+      ++input;
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  Value shape = AbiBuilder::loadField(
+      b, inputs, input * sizeof(moira_buffer) + offsetof(moira_buffer, shape),
+      pointer);
+  return AbiBuilder::loadField(b, shape, dim * 8, b.getI64Type());
+}
+
+Value BoundBuilder::build(Value value) {
+  APInt constant;
+  if (matchPattern(value, m_ConstantInt(&constant)))
+    return AbiBuilder::i64(b, constant.getSExtValue());
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return {};
+  if (auto dim = dyn_cast<memref::DimOp>(op)) {
+    std::optional<int64_t> index = dim.getConstantIndex();
+    return index ? buildDim(dim.getSource(), *index) : Value();
+  }
+  if (isa<arith::AddIOp, arith::MulIOp, arith::MaxSIOp, arith::MaxUIOp>(op)) {
+    StringRef name = op->getName().getStringRef();
+    return combine(name, bound(op->getOperand(0)), bound(op->getOperand(1)));
+  }
+  if (isa<arith::MinSIOp, arith::MinUIOp>(op)) {
+    Value lhs = bound(op->getOperand(0)), rhs = bound(op->getOperand(1));
+    if (!lhs || !rhs)
+      return lhs ? lhs : rhs;
+    return combine("arith.minsi", lhs, rhs);
+  }
+  if (isa<arith::SubIOp>(op)) // what is subtracted is not negative
+    return bound(op->getOperand(0));
+  if (isa<arith::DivSIOp, arith::DivUIOp, arith::CeilDivSIOp,
+          arith::CeilDivUIOp, arith::FloorDivSIOp>(op)) {
+    Value lhs = bound(op->getOperand(0));
+    APInt divisor;
+    if (!lhs || !matchPattern(op->getOperand(1), m_ConstantInt(&divisor)) ||
+        !divisor.isStrictlyPositive())
+      return lhs;
+    return combine(op->getName().getStringRef(), lhs,
+                   AbiBuilder::i64(b, divisor.getSExtValue()));
+  }
+  if (isa<arith::IndexCastOp, arith::IndexCastUIOp, arith::ExtSIOp,
+          arith::ExtUIOp>(op))
+    return bound(op->getOperand(0));
+  if (auto select = dyn_cast<arith::SelectOp>(op))
+    return combine("arith.maxsi", bound(select.getTrueValue()),
+                   bound(select.getFalseValue()));
+  return {};
+}
+
+void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
+  auto module = step->getParentOfType<ModuleOp>();
+  ImplicitLocOpBuilder b(step.getLoc(), step.getContext());
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  b.setInsertionPointToEnd(module.getBody());
+  auto function = func::FuncOp::create(
+      b, name, b.getFunctionType({pointer, pointer}, {b.getI64Type()}));
+  Block *entry = function.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  BoundBuilder bounds(b, step, entry->getArgument(1));
+  Value total = AbiBuilder::i64(b, 0);
+  bool unknown = false;
+  step.walk([&](memref::AllocOp alloc) {
+    MemRefType type = alloc.getType();
+    int64_t fixed = getElementBytes(type.getElementType());
+    for (int64_t size : type.getShape())
+      if (!ShapedType::isDynamic(size))
+        fixed *= size;
+    Value bytes = AbiBuilder::i64(b, fixed);
+    for (Value size : alloc.getDynamicSizes()) {
+      Value bound = bounds.bound(size);
+      unknown |= !bound;
+      if (bound)
+        bytes = arith::MulIOp::create(b, bytes, bound);
+    }
+    // The arena aligns every allocation to 64 bytes.
+    bytes = arith::AddIOp::create(b, bytes, AbiBuilder::i64(b, 63));
+    bytes = arith::AndIOp::create(b, bytes, AbiBuilder::i64(b, -64));
+    total = arith::AddIOp::create(b, total, bytes);
+  });
+  if (unknown)
+    total = AbiBuilder::i64(b, -1);
+  func::ReturnOp::create(b, total);
+}

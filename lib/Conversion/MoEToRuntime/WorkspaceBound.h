@@ -1,0 +1,23 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// How much workspace a step needs, computed from the shapes of its inputs.
+
+#ifndef MOIRA_LIB_CONVERSION_MOETORUNTIME_WORKSPACEBOUND_H
+#define MOIRA_LIB_CONVERSION_MOETORUNTIME_WORKSPACEBOUND_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::moe {
+
+/// Adds the C function `name` (moira_workspace_entry): an upper bound, in
+/// bytes, of the allocations of `step`, which still has its memref.allocs. It
+/// returns -1 when a size depends on data without a known bound.
+void emitWorkspaceBound(func::FuncOp step, StringRef name);
+
+/// Bytes per element of a memref: 1 for i1, 8 for index.
+int64_t getElementBytes(Type element);
+
+} // namespace mlir::moe
+
+#endif // MOIRA_LIB_CONVERSION_MOETORUNTIME_WORKSPACEBOUND_H
