@@ -1,5 +1,6 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
-// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The conformance cases as data: layers with inputs and the published or
 // derived values of their results. The interpreter is checked against them,

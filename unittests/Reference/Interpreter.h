@@ -1,5 +1,6 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
-// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The reference interpreter: routing and expert semantics in plain C++,
 // written from docs/routing.md and sharing no code with the compiler. Slow and
@@ -61,7 +62,8 @@ struct Router {
   int64_t topK = 1;
   /// Each expert picks its best tokens; K = E, topK is ignored.
   bool expertChoice = false;
-  /// Logits are f64, and so is everything computed from them.
+  /// Logits are f64, and so is everything computed from them. In IR the rows
+  /// are f64 then, too.
   bool wide = false;
 };
 

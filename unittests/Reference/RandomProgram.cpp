@@ -1,5 +1,6 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
-// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "RandomProgram.h"
 
@@ -216,7 +217,7 @@ RandomProgram randomProgram(uint64_t seed) {
   layer.outFeatures = source.oneIn(2) ? layer.features : source.in(1, 19);
   layer.rowType = source.pick(
       {DType::F32, DType::F32, DType::BF16, DType::F16, DType::F64});
-  layer.router.wide = source.oneIn(8);
+  layer.router.wide = layer.rowType == DType::F64;
   drawRouter(source, layer);
   drawPlacement(source, layer, tokens);
   drawGateInputs(source, layer, tokens, p.inputs.gate);
@@ -225,6 +226,7 @@ RandomProgram randomProgram(uint64_t seed) {
       p.inputs.tokenPriority.push_back(source.in(-3, 3));
   p.inputs.x = drawMatrix(source, tokens, layer.features, p.integers);
   drawExperts(source, p);
+  p.sameBits = layer.router.score != Score::SqrtSoftplus;
   return p;
 }
 
@@ -233,10 +235,10 @@ std::string RandomProgram::describe() const {
   os << "seed " << seed << ": T=" << inputs.x.rows << " E=" << layer.experts
      << " K=" << layer.choices() << " D=" << layer.features
      << " H=" << layer.hidden << " N=" << layer.outFeatures << " "
-     << nameOf(layer.rowType) << (layer.router.wide ? " f64 logits" : "")
-     << (layer.padded ? " padded" : " ragged") << " order " << int(layer.order)
-     << " blocks " << layer.blocks.size() << (layer.capacity ? " limited" : "")
-     << (layer.gated ? " gated" : "") << (integers ? " integers" : "");
+     << nameOf(layer.rowType) << (layer.padded ? " padded" : " ragged")
+     << " order " << int(layer.order) << " blocks " << layer.blocks.size()
+     << (layer.capacity ? " limited" : "") << (layer.gated ? " gated" : "")
+     << (integers ? " integers" : "");
   return os.str();
 }
 
