@@ -40,7 +40,7 @@ enum class SectionKind : uint32_t {
 inline constexpr char bundleMagic[8] = {'M', 'O', 'I', 'R', 'A', 'B', 'D', 'L'};
 /// Sections stand in ascending order, each on the next multiple of this; the
 /// bytes between are zero, and the file ends with the last section.
-inline constexpr uint64_t sectionAlignment = 4096;
+inline constexpr uint64_t sectionAlignment = 64;
 inline constexpr uint32_t maxSections = 3;
 
 } // namespace moira::runtime

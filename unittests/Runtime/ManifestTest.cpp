@@ -1,0 +1,267 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "session/Manifest.h"
+#include "Runtime/TestProgram.h"
+
+#include <random>
+
+using namespace moira;
+using namespace moira::runtime;
+using namespace moira::test;
+
+/// The schema of docs/bundle.md, as a compiler writes it.
+static const char *const text = R"({
+  "moira": {"version": "0.1.0", "abi": 1},
+  "module": "layer.mlir",
+  "target": {"triple": "x86_64-linux-gnu", "cpu": "x86-64-v3",
+             "features": "+avx2,+fma"},
+  "entries": [{
+    "name": "main",
+    "inputs": [{"name": "x", "dtype": "bf16", "shape": [-1, 2048]}],
+    "results": [{"dtype": "bf16", "shape": [-1, 2048]}],
+    "layers": [{"index": 0, "experts": 64, "top_k": 8,
+                "flops_per_row": 12582912}],
+    "flops_per_token": 262144,
+    "variants": [
+      {"name": "decode", "row_class": "decode", "min_rows": 0, "step": "s0",
+       "workspace": "w0", "numerics": "cpu-fma", "qualified": "none"},
+      {"name": "prefill", "row_class": "prefill", "min_rows": 16,
+       "step": "s1", "workspace": "w1", "numerics": "cpu-fma",
+       "qualified": "none"}]}],
+  "parameters": [{
+    "name": "model.layers.0.mlp.experts.{}.gate_proj.weight", "slices": 64,
+    "source": {"dtype": "bf16", "shape": [1024, 2048]}, "stacked": true,
+    "logical_shape": [64, 1024, 2048], "packed_slice_bytes": 4194304,
+    "pack": "moira_pack_0", "layout": "panel32"}]
+})";
+
+/// `text` with the first `from` replaced.
+static std::string edited(const std::string &from, const std::string &to) {
+  std::string json = text;
+  size_t place = json.find(from);
+  EXPECT_NE(place, std::string::npos) << from;
+  return json.replace(place, from.size(), to);
+}
+
+TEST(Manifest, Parses) {
+  Result<Manifest> manifest = Manifest::parse(text);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message;
+  EXPECT_EQ(manifest->version, "0.1.0");
+  EXPECT_EQ(manifest->module, "layer.mlir");
+  EXPECT_EQ(manifest->target.features, "+avx2,+fma");
+  ASSERT_EQ(manifest->entries.size(), 1u);
+  const EntrySpec &entry = manifest->entries[0];
+  EXPECT_EQ(manifest->findEntry("main"), 0);
+  EXPECT_EQ(manifest->findEntry("other"), -1);
+  EXPECT_EQ(entry.inputs[0].name, "x");
+  EXPECT_EQ(entry.inputs[0].dtype, DataType::BF16);
+  EXPECT_EQ(entry.inputs[0].shape, (Shape{-1, 2048}));
+  EXPECT_EQ(entry.results[0].name, "");
+  EXPECT_EQ(entry.layers[0].experts, 64);
+  EXPECT_EQ(entry.layers[0].topK, 8);
+  EXPECT_EQ(entry.layers[0].flopsPerRow, 12582912);
+  EXPECT_EQ(entry.flopsPerToken, 262144);
+  EXPECT_EQ(entry.variants[1].minRows, 16);
+  EXPECT_EQ(entry.variants[1].workspace, "w1");
+  EXPECT_EQ(entry.findVariant("prefill"), 1);
+  EXPECT_EQ(entry.findVariant(""), -1);
+  const ParameterSpec &parameter = manifest->parameters[0];
+  EXPECT_TRUE(parameter.stacked);
+  EXPECT_EQ(parameter.sourceShape, (Shape{1024, 2048}));
+  EXPECT_EQ(parameter.packedBytes(), int64_t(64) * 4194304);
+  EXPECT_EQ(parameter.sliceName(7),
+            "model.layers.0.mlp.experts.7.gate_proj.weight");
+}
+
+TEST(Manifest, ComesBack) {
+  Result<Manifest> first = Manifest::parse(text);
+  ASSERT_TRUE(first.ok());
+  std::string json = first->serialize();
+  Result<Manifest> second = Manifest::parse(json);
+  ASSERT_TRUE(second.ok()) << second.status().message;
+  EXPECT_EQ(second->serialize(), json);
+  EXPECT_EQ(second->parameters[0].layout, "panel32");
+  EXPECT_EQ(second->entries[0].variants[0].rowClass, "decode");
+  std::string made = testManifest().serialize();
+  Result<Manifest> test = Manifest::parse(made);
+  ASSERT_TRUE(test.ok()) << test.status().message;
+  EXPECT_EQ(test->serialize(), made);
+}
+
+TEST(Manifest, TextThatIsNoUnicodeDoesNotThrow) {
+  Manifest manifest = testManifest();
+  manifest.module = "\xff\xfe";
+  EXPECT_TRUE(Manifest::parse(manifest.serialize()).ok());
+}
+
+TEST(Manifest, WhatIsOptionalMayBeMissing) {
+  Result<Manifest> manifest = Manifest::parse(R"({
+    "moira": {"version": "", "abi": 1}, "unknown": {"key": []},
+    "entries": [{"name": "e", "inputs": [], "results": [],
+      "variants": [{"name": "v", "step": "s", "workspace": "w"}]}],
+    "parameters": []})");
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message;
+  EXPECT_EQ(manifest->entries[0].variants[0].minRows, 0);
+}
+
+TEST(Manifest, VariantsAreChosenByRows) {
+  EntrySpec entry;
+  auto add = [&](int64_t minRows) {
+    entry.variants.emplace_back();
+    entry.variants.back().minRows = minRows;
+  };
+  add(16);
+  EXPECT_EQ(entry.variantForRows(0), 0);
+  EXPECT_EQ(entry.variantForRows(100), 0);
+  add(0);
+  add(64);
+  add(16);
+  EXPECT_EQ(entry.variantForRows(0), 1);
+  EXPECT_EQ(entry.variantForRows(15), 1);
+  EXPECT_EQ(entry.variantForRows(16), 0);
+  EXPECT_EQ(entry.variantForRows(63), 0);
+  EXPECT_EQ(entry.variantForRows(64), 2);
+}
+
+TEST(Manifest, SliceNamesOfPlainParameters) {
+  ParameterSpec spec;
+  spec.name = "a.{}.b";
+  EXPECT_EQ(spec.sliceName(3), "a.{}.b");
+  spec.stacked = true;
+  EXPECT_EQ(spec.sliceName(3), "a.3.b");
+}
+
+TEST(Manifest, AnotherAbiIsNamed) {
+  EXPECT_ERROR(Manifest::parse(edited("\"abi\": 1", "\"abi\": 9")).status(),
+               MOIRA_VERSION, "manifest: moira.abi: expected version 1, got 9");
+}
+
+namespace {
+struct BadManifest {
+  const char *from, *to, *message;
+};
+} // namespace
+
+TEST(Manifest, ErrorsNameThePlace) {
+  const BadManifest cases[] = {
+      {"{", "[", "expected JSON, got other text"},
+      {"\"moira\"", "\"m\"", "moira: expected a value, got none"},
+      {"{\"version\": \"0.1.0\", \"abi\": 1}", "3",
+       "moira: expected an object, got number"},
+      {"\"abi\": 1", "\"abi\": 1.5",
+       "moira.abi: expected an integer of 64 bits, got number"},
+      {"\"abi\": 1", "\"abi\": -1", "moira.abi: expected at least 0, got -1"},
+      {"\"main\"", "\"\"",
+       "entries[0].name: expected a string that is not empty"},
+      {"\"main\"", "7", "entries[0].name: expected a string, got number"},
+      {"\"name\": \"x\", ", "",
+       "entries[0].inputs[0].name: expected a value, got none"},
+      {"\"bf16\"", "\"f8\\u0001\"",
+       "entries[0].inputs[0].dtype: expected an element type (f32, f64, f16, "
+       "bf16, i1, i8, i32, i64), got 'f8?'"},
+      {"[-1, 2048]", "[-2]",
+       "entries[0].inputs[0].shape[0]: expected at least -1, got -2"},
+      {"[-1, 2048]", "{}",
+       "entries[0].inputs[0].shape: expected an array, got object"},
+      {"[-1, 2048]", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
+       "entries[0].inputs[0].shape: expected at most 16 dims, got 17"},
+      {"[-1, 2048]", "[4611686018427387904, 4]",
+       "entries[0].inputs[0].shape: expected a size in bytes that fits 64 "
+       "bits, got [4611686018427387904, 4]"},
+      {"[-1, 2048]", "[18446744073709551615]",
+       "entries[0].inputs[0].shape[0]: expected an integer of 64 bits, got "
+       "number"},
+      {"\"experts\": 64", "\"experts\": 0",
+       "entries[0].layers[0].experts: expected at least 1, got 0"},
+      {"\"index\": 0", "\"index\": null",
+       "entries[0].layers[0].index: expected an integer of 64 bits, got null"},
+      {"\"step\": \"s1\"", "\"step\": \"\"",
+       "entries[0].variants[1].step: expected a string that is not empty"},
+      {"\"prefill\"", "\"decode\"",
+       "entries[0].variants[1]: expected a name used once, got 'decode' "
+       "again"},
+      {"\"min_rows\": 16", "\"min_rows\": -16",
+       "entries[0].variants[1].min_rows: expected at least 0, got -16"},
+      {"\"slices\": 64", "\"slices\": 0",
+       "parameters[0].slices: expected at least 1, got 0"},
+      {"\"stacked\": true", "\"stacked\": 1",
+       "parameters[0].stacked: expected true or false, got number"},
+      {"experts.{}.gate", "experts.gate",
+       "parameters[0].name: expected '{}' in the name of a parameter with one "
+       "tensor per slice, got "
+       "'model.layers.0.mlp.experts.gate_proj.weight'"},
+      {"4194304", "4611686018427387904",
+       "parameters[0].packed_slice_bytes: expected all slices to fit 64 bits, "
+       "got 64 slices of 4611686018427387904 bytes"},
+      {"[1024, 2048]", "[-1, 2048]",
+       "parameters[0].source.shape[0]: expected at least 0, got -1"},
+      {"[1024, 2048]", "[1099511627776, 131072]",
+       "parameters[0].source: expected all slices to fit 64 bits, got 64 "
+       "slices of [1099511627776, 131072]"},
+      {"\"pack\": \"moira_pack_0\", ", "",
+       "parameters[0].pack: expected a value, got none"},
+  };
+  for (const BadManifest &bad : cases)
+    EXPECT_ERROR(Manifest::parse(edited(bad.from, bad.to)).status(),
+                 MOIRA_DATA_LOSS, std::string("manifest: ") + bad.message);
+}
+
+TEST(Manifest, EntriesNeedAVariant) {
+  std::string json = text;
+  size_t from = json.find("\"variants\": [") + 13;
+  json.replace(from, json.find("]}],", from) - from, "");
+  EXPECT_ERROR(Manifest::parse(json).status(), MOIRA_DATA_LOSS,
+               "manifest: entries[0].variants: expected at least one variant, "
+               "got none");
+}
+
+TEST(Manifest, LayersAndEntriesAreNamedOnce) {
+  Manifest manifest = testManifest();
+  manifest.entries.push_back(manifest.entries[0]);
+  EXPECT_ERROR(Manifest::parse(manifest.serialize()).status(), MOIRA_DATA_LOSS,
+               "manifest: entries[1]: expected a name used once, got 'main' "
+               "again");
+  manifest = testManifest();
+  manifest.entries[0].layers.push_back(manifest.entries[0].layers[0]);
+  EXPECT_ERROR(Manifest::parse(manifest.serialize()).status(), MOIRA_DATA_LOSS,
+               "manifest: entries[0].layers[1]: expected an index used once, "
+               "got 3 again");
+}
+
+TEST(Manifest, LongForeignTextIsCut) {
+  Status status =
+      Manifest::parse(edited("\"bf16\"", '"' + std::string(5000, 'q') + '"'))
+          .status();
+  EXPECT_LT(status.message.size(), 300u);
+}
+
+TEST(Manifest, DeepNestingIsNoDanger) {
+  std::string deep(200'000, '[');
+  EXPECT_EQ(Manifest::parse(deep).status().code, MOIRA_DATA_LOSS);
+  deep += std::string(200'000, ']');
+  EXPECT_EQ(Manifest::parse(deep).status().code, MOIRA_DATA_LOSS);
+  EXPECT_EQ(Manifest::parse("{\"moira\": " + deep + "}").status().code,
+            MOIRA_DATA_LOSS);
+}
+
+TEST(Manifest, EveryTruncationIsAnError) {
+  std::string json = text;
+  for (size_t size = 0; size < json.size(); size += 3)
+    EXPECT_EQ(Manifest::parse(json.substr(0, size)).status().code,
+              MOIRA_DATA_LOSS);
+}
+
+TEST(Manifest, DamageNeverThrows) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 3000; ++i) {
+    std::string json = text;
+    for (int j = random() % 4; j >= 0; --j)
+      json[random() % json.size()] = "\"{}[],:019.-xe \\"[random() % 16];
+    Result<Manifest> manifest = Manifest::parse(json);
+    if (!manifest.ok())
+      EXPECT_EQ(manifest.status().message.compare(0, 10, "manifest: "), 0);
+    else
+      EXPECT_TRUE(Manifest::parse(manifest->serialize()).ok());
+  }
+}
