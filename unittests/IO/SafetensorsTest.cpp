@@ -4,8 +4,10 @@
 
 #include "TestFiles.h"
 
+#include "io/CheckpointSource.h"
 #include "io/Safetensors.h"
 
+#include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -357,4 +359,24 @@ TEST(SafetensorsIndex, RefusesMalformedIndexes) {
   ASSERT_TRUE(index.ok()) << index.status().message;
   EXPECT_EQ(index->size(), 1u);
   EXPECT_EQ(index->at("a"), "b");
+}
+
+TEST(CheckpointSource, HandsOutTensorsAndReleasesTheirPages) {
+  TempFolder folder;
+  std::vector<float> data(100000);
+  for (size_t i = 0; i < data.size(); ++i)
+    data[i] = static_cast<float>(i);
+  std::string path = folder.path("m.safetensors");
+  ASSERT_TRUE(
+      writeSafetensors(path, {{"a", DataType::F32, {1000, 100}}}, {data.data()})
+          .ok());
+  auto source = CheckpointSource::open(path);
+  ASSERT_TRUE(source.ok()) << source.status().message;
+  EXPECT_EQ((*source)->describe(), path);
+  Result<runtime::TensorView> tensor = (*source)->find("a");
+  ASSERT_TRUE(tensor.ok()) << tensor.status().message;
+  EXPECT_EQ(tensor->shape, (Shape{1000, 100}));
+  (*source)->releasePages(tensor->data, 400000);
+  EXPECT_EQ(std::memcmp(tensor->data, data.data(), 400000), 0);
+  EXPECT_EQ((*source)->find("b").status().code, MOIRA_NOT_FOUND);
 }
