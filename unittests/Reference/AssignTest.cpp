@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <set>
 
 using namespace moira::reference;
@@ -60,6 +62,15 @@ TEST(Capacity, OtherRules) {
   EXPECT_EQ(switchRule(8, 4, 1), 2);
   EXPECT_EQ(capacity({CapacityRule::Fixed, 64.9}, 6, 4, 2, 5), 64);
   EXPECT_EQ(capacity({CapacityRule::Fixed, -3}, 6, 4, 2, 5), 0);
+}
+
+TEST(Capacity, FactorsWithoutMeaning) {
+  for (CapacityRule rule : {CapacityRule::Tutel, CapacityRule::GShard,
+                            CapacityRule::Switch, CapacityRule::Fixed}) {
+    EXPECT_EQ(capacity({rule, std::nan("")}, 6, 4, 2, 5), 0);
+    EXPECT_GE(capacity({rule, -1e300}, 6, 4, 2, 5), 0);
+    EXPECT_GT(capacity({rule, 1e300}, 6, 4, 2, 5), 1 << 28);
+  }
 }
 
 /// The table of docs/routing.md.

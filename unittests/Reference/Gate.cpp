@@ -109,8 +109,10 @@ static void gateRow(const Router &router, const GateInputs &in, int64_t t,
     keys[e] = keyOf(in, e, l[e], router.afterTopK ? l[e] : s[e]);
   std::vector<int32_t> ids;
   if (in.replay) {
-    for (int64_t j = 0; j < K; ++j)
-      ids.push_back((*in.replay)(t, j));
+    for (int64_t j = 0; j < K; ++j) {
+      int32_t id = (*in.replay)(t, j);
+      ids.push_back(id >= 0 && id < experts ? id : -1);
+    }
   } else {
     if (router.groups > 1)
       maskGroups(router, keys);

@@ -43,12 +43,10 @@ TEST(Gate, IdsAreDistinctAndInRangeWhateverTheLogits) {
   router.groups = 3;
   router.keep = 2;
   const double values[] = {nan, -inf, inf, 0, 1, -1};
-  uint64_t state = 1;
   for (int round = 0; round < 2000; ++round) {
     Reals logits(1, 6);
     for (double &value : logits.data)
-      value =
-          values[draw({state, 0, 0}, round, &value - &logits.data[0])[0] % 6];
+      value = values[draw({1, 0, 0}, round, &value - &logits.data[0])[0] % 6];
     GateResult result = run(router, logits);
     std::set<int32_t> ids(result.ids.data.begin(), result.ids.data.end());
     EXPECT_EQ(ids.size(), 3u);
@@ -59,7 +57,7 @@ TEST(Gate, IdsAreDistinctAndInRangeWhateverTheLogits) {
   }
 }
 
-TEST(Gate, ScalingByLogitsKeepsScoresWithinTheirSum) {
+TEST(Gate, ScoresOfExtremeLogitsSumToOne) {
   GateResult result = run(topK(1), {{88, -88, 0}, {-1e30, 0, 1e30}});
   for (int64_t t = 0; t < 2; ++t)
     EXPECT_NEAR(result.scores(t, 0) + result.scores(t, 1) + result.scores(t, 2),
@@ -80,6 +78,15 @@ TEST(Gate, ReplayRecomputesWeightsOnly) {
     EXPECT_EQ(first.ids, again.ids);
     EXPECT_EQ(first.weights, again.weights);
   }
+}
+
+TEST(Gate, ReplayedIdsOutOfRangeAreUnused) {
+  GateInputs inputs;
+  inputs.logits = {{1, 0}};
+  inputs.replay = Ids{{2, -7}};
+  GateResult result = gate(topK(2, Normalize::SumPlusEps), inputs);
+  EXPECT_EQ(result.ids, (Ids{{-1, -1}}));
+  EXPECT_EQ(result.weights, (Reals{{0, 0}}));
 }
 
 TEST(Gate, SoftmaxThenNormaliseIsSoftmaxOfTheSelected) {

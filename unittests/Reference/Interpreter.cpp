@@ -30,8 +30,12 @@ Counts count(const Ids &ids, int64_t experts) {
 
 static int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Truncates; what an int64 cannot hold, or NaN, has no meaning here.
-static int64_t truncate(double value) { return static_cast<int64_t>(value); }
+/// Truncates; NaN and values below 0 give 0, values beyond i32 the largest i32.
+static int64_t truncate(double value) {
+  if (!(value > 0))
+    return 0;
+  return static_cast<int64_t>(std::min(value, 2147483647.0));
+}
 
 int64_t capacity(const Capacity &options, int64_t tokens, int64_t experts,
                  int64_t k, int64_t maxCount) {
