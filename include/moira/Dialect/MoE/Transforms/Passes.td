@@ -9,12 +9,12 @@ include "mlir/Pass/PassBase.td"
 def ExpandMathPass : Pass<"moe-expand-math"> {
   let summary = "replace elementary functions on f32 by shared arithmetic";
   let description = [{
-    Replaces `math.exp` on f32 scalars and vectors by one expansion in arith and
-    math.fma (within 1 ulp, denormals kept), so that every target and every
-    vector width computes the same bits. `tanh`, `erf`, `erfc`, `log`, `log2`,
-    `log1p` and `expm1` become upstream's polynomials. bf16 and f16 go through
-    f32 and are rounded once. f64 functions, and others such as `sin` and
-    `powf`, stay: they become calls of the C library.
+    Replaces `math.exp` and `math.log` on f32 scalars and vectors by one
+    expansion in arith and math.fma (within 1 and 2 ulp, denormals kept), so that
+    every target and every vector width computes the same bits. `tanh`, `erf`,
+    `erfc`, `log1p` and `expm1` become upstream's polynomials (within 5 ulp).
+    bf16 and f16 go through f32 and are rounded once. f64 functions, and others
+    such as `sin` and `powf`, stay: they become calls of the C library.
 
     ```mlir
     %0 = math.exp %x : f32
@@ -31,6 +31,55 @@ def ExpandMathPass : Pass<"moe-expand-math"> {
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect",
                            "::mlir::vector::VectorDialect"];
+}
+
+def FormKernelsPass : InterfacePass<"moe-form-kernels",
+                                    "::mlir::FunctionOpInterface"> {
+  let summary = "bring contractions into moe.grouped_matmul";
+  let description = [{
+    Turns the body of each `moe.expert` into `moe.grouped_matmul` ops, one per
+    stage: up to two contractions of the same rows, with the elementwise ops
+    after them as scalar epilogue. Contractions outside experts whose weight is
+    an argument of the function become one of one group. Roundings stay where
+    the program has them. A body that does not match becomes a loop over the
+    groups, with a missed-optimization remark that names the op
+    (`--remarks-filter-missed=moe-form-kernels`).
+
+    ```mlir
+    %y = moe.expert rows(%x : tensor<?x8xf32>) groups(%sizes : tensor<4xi32>)
+        per_expert(%w : tensor<4x16x8xf32>) -> tensor<?x16xf32> {
+    ^bb0(%r: tensor<?x8xf32>, %we: tensor<16x8xf32>):
+      ...
+      %0 = linalg.contract ins(%r, %we) outs(%zero)   // r * transpose(we)
+      %1 = linalg.map { math.tanh } ins(%0) outs(%empty)
+      moe.yield %1 : tensor<?x16xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    %y = moe.grouped_matmul rows(%x : tensor<?x8xf32>)
+        groups(%sizes : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk
+        -> tensor<?x16xf32> {
+    ^bb0(%acc: f32):
+      %0 = math.tanh %acc : f32
+      moe.yield %0 : f32
+    }
+    ```
+  }];
+  let options = [
+    Option<"fuseEpilogue", "fuse-epilogue", "bool", "true",
+           "give elementwise ops after contractions outside experts to the "
+           "epilogue (those of experts always go there)">,
+    Option<"dense", "dense", "bool", "true",
+           "form kernels of contractions outside experts">];
+  let statistics = [
+    Statistic<"numFormed", "num-formed", "grouped_matmul ops formed">,
+    Statistic<"numFallback", "num-fallback", "experts that became loops">];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 #endif // MOIRA_DIALECT_MOE_TRANSFORMS_PASSES_TD

@@ -20,9 +20,12 @@ namespace mlir::moe {
 /// the largest finite exponential, 0 below half the least denormal.
 Value buildExp(OpBuilder &builder, Location loc, Value x);
 
-/// Adds the patterns that replace math.exp on f32 by `buildExp`, other
-/// elementary functions on f32 by polynomials, and both on bf16 and f16 by f32
-/// with one rounding. f64 stays: its functions are those of the C library.
+/// Builds the natural logarithm likewise, within 2 ulp.
+Value buildLog(OpBuilder &builder, Location loc, Value x);
+
+/// Adds the patterns that replace math.exp and math.log on f32 by the above,
+/// tanh, erf, erfc, log1p and expm1 on f32 by polynomials (within 5 ulp), and
+/// all of them on bf16 and f16 by f32 with one rounding. f64 stays: its functions are those of the C library.
 void populateMathExpansionPatterns(RewritePatternSet &patterns);
 
 } // namespace mlir::moe
