@@ -136,11 +136,16 @@ Result<std::shared_ptr<HostCode>> HostCode::load(std::string_view image) {
   }
   void *handle = dlopen(pathOf(descriptor).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
-    const char *reason = dlerror();
+    const char *text = dlerror();
+    std::string reason = text ? text : "no reason";
+    // The path of the memory file says nothing to anybody.
+    std::string path = pathOf(descriptor) + ": ";
+    if (reason.compare(0, path.size(), path) == 0)
+      reason.erase(0, path.size());
     close(descriptor);
-    return Status(MOIRA_DATA_LOSS,
-                  concat("host code: expected a loadable object, got: ",
-                         reason ? reason : "no reason"));
+    return Status(
+        MOIRA_DATA_LOSS,
+        concat("host code: expected a loadable object, got: ", reason));
   }
   return std::shared_ptr<HostCode>(new HostCode(handle, descriptor));
 }
