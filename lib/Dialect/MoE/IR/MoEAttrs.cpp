@@ -103,9 +103,22 @@ Attribute RouterAttr::parse(AsmParser &parser, Type) {
                                        normalize, eps, scale, expertChoice);
 }
 
-/// Prints the shortest decimal that reads back as the same double.
+/// Prints the shortest decimal that reads back as the same double; MLIR's own
+/// printer goes from 6 digits straight to 17 (1.0e-20 would read
+/// 9.9999999999999995E-21).
 static void printNumber(AsmPrinter &printer, const APFloat &value) {
-  printer.printFloat(value);
+  SmallString<32> text;
+  for (unsigned digits = 1; digits <= 17; ++digits) {
+    text.clear();
+    value.toString(text, digits, /*FormatMaxPadding=*/3,
+                   /*TruncateZero=*/true);
+    if (APFloat(value.getSemantics(), text).bitwiseIsEqual(value))
+      break;
+  }
+  // The lexer wants a point in every number that is not an integer.
+  if (!text.str().contains('.'))
+    text += ".0";
+  printer.getStream() << StringRef(text).lower();
 }
 
 void RouterAttr::print(AsmPrinter &printer) const {

@@ -45,6 +45,22 @@ static void printRowClasses(OpAsmPrinter &printer, Operation *,
   printer << "]";
 }
 
+/// Parses an optional `public`, `private` or `nested`.
+static OptionalParseResult parseVisibility(OpAsmParser &parser,
+                                           StringAttr &result) {
+  StringRef keyword;
+  if (failed(parser.parseOptionalKeyword(&keyword,
+                                         {"public", "private", "nested"})))
+    return std::nullopt;
+  result = parser.getBuilder().getStringAttr(keyword);
+  return success();
+}
+
+static void printVisibility(OpAsmPrinter &printer, Operation *,
+                            StringAttr visibility) {
+  printer << visibility.getValue();
+}
+
 #define GET_OP_CLASSES
 #include "moira/Dialect/MoE/IR/MoEOps.cpp.inc"
 

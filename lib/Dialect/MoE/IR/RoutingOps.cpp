@@ -160,13 +160,14 @@ LogicalResult CountOp::reifyResultShapes(OpBuilder &builder,
 //===----------------------------------------------------------------------===//
 
 LogicalResult CapacityOp::verify() {
-  // capacity_c1
-  if (getExperts() < 1)
-    return emitOpError("expected experts >= 1, got ") << getExperts();
-  if (getMinimum() < 0)
-    return emitOpError("expected minimum >= 0, got ") << getMinimum();
-  if (getAlignment() < 1)
-    return emitOpError("expected alignment >= 1, got ") << getAlignment();
+  // capacity_c1 (the accessors give unsigned values)
+  for (auto [what, attr, least] : {std::tuple<StringRef, IntegerAttr, int64_t>{
+                                       "experts", getExpertsAttr(), 1},
+                                   {"minimum", getMinimumAttr(), 0},
+                                   {"alignment", getAlignmentAttr(), 1}})
+    if (attr.getInt() < least)
+      return emitOpError("expected ")
+             << what << " >= " << least << ", got " << attr.getInt();
   // capacity_c2
   if (getRule() == CapacityRule::Tutel && !getCounts()) {
     FloatAttr factor;
@@ -216,9 +217,10 @@ OpFoldResult CapacityOp::fold(FoldAdaptor adaptor) {
     return {};
   int64_t value = std::max<int64_t>(static_cast<int64_t>(capacity),
                                     static_cast<int64_t>(getMinimum()));
-  value = llvm::divideCeil(static_cast<uint64_t>(std::max<int64_t>(value, 0)),
-                           static_cast<uint64_t>(getAlignment())) *
-          getAlignment();
+  value = static_cast<int64_t>(
+      llvm::divideCeil(static_cast<uint64_t>(value), getAlignment()));
+  if (llvm::MulOverflow(value, static_cast<int64_t>(getAlignment()), value))
+    return {};
   return IntegerAttr::get(IndexType::get(getContext()), value);
 }
 

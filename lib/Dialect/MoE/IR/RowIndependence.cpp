@@ -24,6 +24,9 @@ public:
   LogicalResult visit(Operation &op) {
     if (auto yield = dyn_cast<YieldOp>(op))
       return visitYield(yield);
+    if (!isMemoryEffectFree(&op))
+      return op.emitOpError("expected an op without side effects in an "
+                            "expert's body");
     if (auto dim = dyn_cast<tensor::DimOp>(op))
       return visitDim(dim);
     if (auto empty = dyn_cast<tensor::EmptyOp>(op))
@@ -48,13 +51,19 @@ public:
   }
 
 private:
-  bool touchesRows(Operation &op) {
-    bool touches = false;
-    op.walk([&](Operation *inner) {
-      for (Value operand : inner->getOperands())
-        touches |= rowDims.contains(operand) || rowCounts.contains(operand);
+  bool usesRows(Operation &op) {
+    return llvm::any_of(op.getOperands(), [&](Value operand) {
+      return rowDims.contains(operand) || rowCounts.contains(operand);
     });
-    return touches;
+  }
+
+  bool touchesRows(Operation &op) {
+    return op
+        .walk([&](Operation *inner) {
+          return usesRows(*inner) ? WalkResult::interrupt()
+                                  : WalkResult::advance();
+        })
+        .wasInterrupted();
   }
 
   LogicalResult visitYield(YieldOp yield) {
@@ -94,6 +103,14 @@ private:
   }
 
   LogicalResult visitLinalg(linalg::LinalgOp op) {
+    // A body that reads rows by itself (tensor.extract) may read any row.
+    WalkResult captures = op->walk([&](Operation *inner) {
+      return inner != op.getOperation() && usesRows(*inner)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    if (captures.wasInterrupted())
+      return op.emitOpError("expected rows as operands, not inside the body");
     std::optional<unsigned> loop;
     for (OpOperand &operand : op->getOpOperands()) {
       if (rowCounts.contains(operand.get()))
@@ -102,16 +119,15 @@ private:
       auto it = rowDims.find(operand.get());
       if (it == rowDims.end())
         continue;
-      auto dim = dyn_cast<AffineDimExpr>(
-          op.getMatchingIndexingMap(&operand).getResult(it->second));
-      if (!dim || (loop && *loop != dim.getPosition()))
+      AffineMap map = op.getMatchingIndexingMap(&operand);
+      auto dim = dyn_cast<AffineDimExpr>(map.getResult(it->second));
+      if (!dim || (loop && *loop != dim.getPosition()) ||
+          map.dropResult(it->second).isFunctionOfDim(dim.getPosition()))
         return op.emitOpError("expected every operand to count rows in the "
                               "same loop, operand #")
                << operand.getOperandNumber() << " does not";
       loop = dim.getPosition();
     }
-    if (!loop)
-      return op.emitOpError("expected rows as operands, not inside the body");
     if (op.getIteratorTypesArray()[*loop] != utils::IteratorType::parallel)
       return op.emitOpError("expected the rows' loop to be parallel, it is a "
                             "reduction over rows");
@@ -189,8 +205,13 @@ private:
                               "dimension");
       dim = it->second;
     }
-    for (Value result : op.getResults())
+    for (Value result : op.getResults()) {
+      auto type = dyn_cast<RankedTensorType>(result.getType());
+      if (!type || !type.isDynamicDim(*dim))
+        return op.emitOpError("expected any number of rows, got ")
+               << result.getType();
       rowDims[result] = *dim;
+    }
     return success();
   }
 

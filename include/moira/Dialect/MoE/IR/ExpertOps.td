@@ -30,7 +30,7 @@ def MoE_ExpertOp : MoE_Op<"expert", [
       per-expert operand, the type itself per shared operand.
     * expert_c4: as many yields as results, `tensor<?xN>` for a result `[R, N]`
       or `[E, P, N]` with the row operands' R, or E and P.
-    * expert_c5: the body treats rows independently.
+    * expert_c5: the body treats rows independently and has no side effects.
     * expert_c6: contractions of f16 or bf16 have f32 outs.
 
     ```mlir
@@ -130,6 +130,8 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
       weight, then one element per vector, element and scalar operand, yields
       one value of the result's element type, and uses arith and math only.
     * grouped_c5: `gather` is `[R]`, mode `rows` and ragged only.
+    * grouped_c6: the result is of f16, bf16, f32 or f64; rows, weights and bias
+      are of f64 all or none.
 
     ```mlir
     %h = moe.grouped_matmul rows(%x : tensor<?x8xf32>)
@@ -160,7 +162,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
   let assemblyFormat = [{
     `rows` `(` $rows `:` type($rows) `)`
     `groups` `(` $sizes `:` type($sizes) `)`
-    (`weights` `(` $weights^ `:` type($weights) `)`)? $layout (`contraction` $contraction^)?
+    (`weights` `(` $weights^ `:` type($weights) `)`)? `` $layout (`contraction` $contraction^)?
     oilist( `bias` `(` $bias `:` type($bias) `)`
           | `gather` `(` $gather `:` type($gather) `)`
           | `vectors` `(` $vectors `:` type($vectors) `)`
@@ -205,7 +207,7 @@ def MoE_PackOp : MoE_ComputeOp<"pack", [
     MoE_WeightLayoutAttr:$layout);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $weights $layout (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
+    $weights `` $layout (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
     `:` type($weights) (`->` type($results)^)?
   }];
 }

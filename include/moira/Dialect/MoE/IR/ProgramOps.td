@@ -30,7 +30,7 @@ def MoE_VariantsOp : MoE_Op<"variants", [
     TypedArrayAttrBase<FlatSymbolRefAttr, "functions">:$functions,
     TypedArrayAttrBase<MoE_RowClassAttr, "row classes">:$classes);
   let assemblyFormat = [{
-    ($sym_visibility^)? $sym_name $functions custom<RowClasses>($classes)
+    (custom<Visibility>($sym_visibility)^)? $sym_name $functions custom<RowClasses>($classes)
     attr-dict
   }];
   let hasVerifier = 1;

@@ -148,7 +148,7 @@ def MoE_CapacityOp : MoE_Op<"capacity", [
     DefaultValuedAttr<I64Attr, "1">:$alignment);
   let results = (outs Index:$result);
   let assemblyFormat = [{
-    $rule `tokens` `(` $tokens `)` `factor` `(` $factor `)`
+    `` $rule `tokens` `(` $tokens `)` `factor` `(` $factor `)`
     `top_k` `(` $topK `)` (`counts` `(` $counts^ `:` type($counts) `)`)?
     attr-dict
   }];
@@ -208,7 +208,7 @@ def MoE_AssignOp : MoE_ComputeOp<"assign", [
     OptionalAttr<I64Attr>:$layer);
   let results = (outs Variadic<AnyTypeOf<[AnyRankedTensor, Index]>>:$results);
   let assemblyFormat = [{
-    $ids $order (`padded` $padded^)?
+    $ids `` $order (`padded` $padded^)?
     `counts` `(` $counts `:` type($counts) `)`
     oilist( `capacity` `(` $capacity `)`
           | `priority` `(` $priority `:` type($priority) `)`
@@ -255,7 +255,7 @@ def MoE_NoiseOp : MoE_ComputeOp<"noise", [
     I64Attr:$layer);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    $distribution `rows` `(` $rows `)` `seed` `(` $seed `)` `step` `(` $step `)`
+    `` $distribution `rows` `(` $rows `)` `seed` `(` $seed `)` `step` `(` $step `)`
     `first` `(` $first `)` (`outs` `(` $outs^ `:` type($outs) `)`)?
     attr-dict (`->` type($results)^)?
   }];

@@ -1,0 +1,74 @@
+// RUN: moira-opt %s -allow-unregistered-dialect -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{expected 1 <= keep <= groups, got keep = 3, groups = 2}}
+"test.router_c1_many"() {r = #moe.router<groups = 2, keep = 3>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected 1 <= keep <= groups, got keep = 0, groups = 2}}
+"test.router_c1_none"() {r = #moe.router<groups = 2, keep = 0>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected 1 <= keep <= groups, got keep = 1, groups = -8}}
+"test.router_c1_negative"() {r = #moe.router<groups = -8>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected a finite eps >= 0, got -1.000000e-06}}
+"test.router_c2_negative"() {r = #moe.router<eps = -1.0e-6>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected a finite eps >= 0, got INF}}
+"test.router_c2_infinite_eps"() {r = #moe.router<eps = 0x7FF0000000000000>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected a finite scale, got nan}}
+"test.router_c2_nan_scale"() {r = #moe.router<scale = 0x7FF8000000000000>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected softmax or sigmoid with after_top_k, got identity}}
+"test.router_c3"() {r = #moe.router<score = identity, after_top_k>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected softmax or sigmoid with after_top_k, got sqrtsoftplus}}
+"test.router_c3_sqrtsoftplus"() {r = #moe.router<after_top_k, score = sqrtsoftplus>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected expert_choice without groups and after_top_k}}
+"test.router_c4_groups"() {r = #moe.router<groups = 2, expert_choice>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected expert_choice without groups and after_top_k}}
+"test.router_c4_after_top_k"() {r = #moe.router<after_top_k, expert_choice>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected score, after_top_k, groups, keep, group_score, normalize, eps, scale or expert_choice, got 'topk'}}
+"test.key"() {r = #moe.router<topk = 2>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected 'keep' only once}}
+"test.twice"() {r = #moe.router<groups = 2, keep = 1, keep = 2>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected softmax, sigmoid, sqrtsoftplus or identity, got 'tanh'}}
+"test.score"() {r = #moe.router<score = tanh>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected max or sum_top2, got 'mean'}}
+"test.group_score"() {r = #moe.router<group_score = mean>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected none, sum_plus_eps or max_sum_eps, got 'l2'}}
+"test.normalize"() {r = #moe.router<normalize = l2>} : () -> ()
