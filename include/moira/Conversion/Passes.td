@@ -46,6 +46,15 @@ def ConvertMoEToCPUPass : Pass<"convert-moe-to-cpu", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
+def LowerCopiesPass : Pass<"moe-lower-copies"> {
+  let summary = "turn strided copies into loops";
+  let description = [{
+    `memref.copy` between memrefs that are not both compact becomes a linalg copy,
+    since the LLVM lowering would call a library function for it.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect"];
+}
+
 //===----------------------------------------------------------------------===//
 // MoEToRuntime
 //===----------------------------------------------------------------------===//
@@ -79,6 +88,15 @@ def BoundCapacityPass : Pass<"moe-bound-capacity", "::mlir::func::FuncOp"> {
     `moe-emit-entries` a bound that needs shapes only.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+def ProtectArgumentsPass : Pass<"moe-protect-arguments", "::mlir::ModuleOp"> {
+  let summary = "forbid bufferization to write into arguments";
+  let description = [{
+    Inputs belong to the caller and parameters to the session: every tensor
+    argument gets `bufferization.writable = false`, so that a program that updates
+    one works on a copy.
+  }];
 }
 
 def AddContextPass : Pass<"moe-add-context", "::mlir::ModuleOp"> {

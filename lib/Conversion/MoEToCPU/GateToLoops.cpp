@@ -41,7 +41,7 @@ private:
 
   void tokenChoice();
   void expertChoice();
-  void pickTokens(Value e, Value keys);
+  void pickTokens(Value e, Value keys, Value tokens);
 
   Scratch scratchOf(Value token);
   Best bestOf(Value token);
@@ -405,7 +405,7 @@ void GateEmitter::expertChoice() {
       b.store(b.load(s.values, e), op.getOuts()[1], {token, e});
     });
   });
-  b.parallel(experts, [&](Value e) { pickTokens(e, keys); });
+  b.parallel(experts, [&](Value e) { pickTokens(e, keys, tokens); });
   b.parallel(tokens, [&](Value token) {
     finishRow(token, {op.getOuts()[0], {token}}, {op.getOuts()[1], {token}});
   });
@@ -413,8 +413,8 @@ void GateEmitter::expertChoice() {
 
 /// Finds the c-th largest key bit by bit, by counting: no sort, no memory, and
 /// loops that vectorise. Of the tokens with that key the first ones are taken.
-void GateEmitter::pickTokens(Value e, Value keys) {
-  Value tokens = b.dim(keys, 1), none = b.index(0), unit = b.index(1);
+void GateEmitter::pickTokens(Value e, Value keys, Value tokens) {
+  Value none = b.index(0), unit = b.index(1);
   Type keyType = cast<MemRefType>(keys.getType()).getElementType();
   unsigned bits = keyType.getIntOrFloatBitWidth();
   auto literal = [&](const APInt &value) {

@@ -180,7 +180,7 @@ Value LoopBuilder::dim(Value memref, int64_t dim) {
   auto type = cast<MemRefType>(memref.getType());
   if (!type.isDynamicDim(dim))
     return index(type.getDimSize(dim));
-  return make<memref::DimOp>(memref, dim);
+  return make<memref::DimOp>(memref, index(dim));
 }
 
 Value LoopBuilder::load(Value memref, ValueRange indices) {

@@ -1,0 +1,178 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Pipelines/Pipelines.h"
+
+#include "moira/Conversion/Passes.h"
+#include "moira/Dialect/MoE/Transforms/Passes.h"
+#include "moira/Variants/Passes.h"
+
+#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MathToLibm/MathToLibm.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+using namespace moira;
+
+llvm::StringRef moira::stringifyPhase(Phase phase) {
+  switch (phase) {
+  case Phase::Input:
+    return "input";
+  case Phase::Kernels:
+    return "kernels";
+  case Phase::Bufferized:
+    return "bufferized";
+  case Phase::Target:
+    return "target";
+  }
+  llvm_unreachable("not a phase");
+}
+
+std::optional<Phase> moira::symbolizePhase(llvm::StringRef name) {
+  return llvm::StringSwitch<std::optional<Phase>>(name)
+      .Case("input", Phase::Input)
+      .Case("kernels", Phase::Kernels)
+      .Case("bufferized", Phase::Bufferized)
+      .Case("target", Phase::Target)
+      .Default(std::nullopt);
+}
+
+/// `entry` of the options, or the name that programs use.
+static std::string entryName(const PipelineOptions &options) {
+  return options.entry.empty() ? "main" : options.entry;
+}
+
+static void addCleanup(OpPassManager &manager) {
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
+/// Variants, experts as grouped matmuls, packed parameters; or the oracle.
+static void buildKernels(OpPassManager &manager,
+                         const PipelineOptions &options) {
+  manager.addPass(createInlinerPass());
+  addCleanup(manager);
+  manager.addNestedPass<func::FuncOp>(moe::createNumberLayersPass());
+  if (options.exposeRouting || options.replayRouting) {
+    moe::ExposeRoutingPassOptions expose;
+    expose.function = entryName(options);
+    expose.replay = options.replayRouting;
+    manager.addPass(moe::createExposeRoutingPass(expose));
+  }
+  if (options.oracle) {
+    manager.addPass(moe::createDecomposePass());
+    manager.addPass(moe::createAssignLayoutsPass());
+    addCleanup(manager);
+    return;
+  }
+  manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass());
+  addCleanup(manager);
+  manager.addPass(moe::createAssignLayoutsPass());
+  addCleanup(manager);
+  moe::CreateVariantsPassOptions variants;
+  variants.entry = entryName(options);
+  for (moe::RowClass rowClass : options.rowClasses)
+    variants.rows.push_back(moe::stringifyRowClass(rowClass).str());
+  manager.addPass(moe::createCreateVariantsPass(variants));
+}
+
+/// Memrefs: compact arguments and results, inputs never written.
+static void buildBufferized(OpPassManager &manager,
+                            const PipelineOptions &options) {
+  manager.addPass(moe::createProtectArgumentsPass());
+  manager.addPass(createConvertElementwiseToLinalgPass());
+  bufferization::OneShotBufferizePassOptions bufferize;
+  bufferize.bufferizeFunctionBoundaries = true;
+  bufferize.functionBoundaryTypeConversion =
+      bufferization::LayoutMapOption::IdentityLayoutMap;
+  bufferize.allowReturnAllocsFromLoops = true;
+  manager.addPass(bufferization::createOneShotBufferizePass(bufferize));
+  manager.addPass(memref::createResolveShapedTypeResultDimsPass());
+  addCleanup(manager);
+  manager.addNestedPass<func::FuncOp>(
+      bufferization::createBufferLoopHoistingPass());
+  manager.addNestedPass<func::FuncOp>(moe::createBoundCapacityPass());
+}
+
+/// Loops, the runtime's contract, the LLVM dialect.
+static void buildTarget(OpPassManager &manager,
+                        const PipelineOptions &options) {
+  // 1. Loops.
+  manager.addNestedPass<func::FuncOp>(moe::createMarkPartsPass());
+  moe::ConvertMoEToCPUPassOptions cpu;
+  cpu.vectorBits = options.vectorBits;
+  cpu.vectorRegisters = options.vectorBits >= 512 ? 32 : 16;
+  manager.addPass(moe::createConvertMoEToCPUPass(cpu));
+  manager.addPass(moe::createLowerCopiesPass());
+  manager.addNestedPass<func::FuncOp>(
+      createConvertLinalgToParallelLoopsPass());
+  manager.addPass(createLowerAffinePass());
+  addCleanup(manager);
+  // 2. The contract.
+  moe::AddContextPassOptions context;
+  context.entry = entryName(options);
+  manager.addPass(moe::createAddContextPass(context));
+  manager.addPass(moe::createOutlineParallelPass());
+  manager.addPass(createCanonicalizerPass());
+  moe::EmitEntriesPassOptions entries;
+  entries.moduleName = options.moduleName;
+  entries.triple = options.triple;
+  entries.cpu = options.cpu;
+  entries.features = options.features;
+  manager.addPass(moe::createEmitEntriesPass(entries));
+  // 3. The LLVM dialect.
+  manager.addPass(moe::createExpandMathPass());
+  manager.addPass(memref::createExpandStridedMetadataPass());
+  manager.addPass(createLowerAffinePass());
+  manager.addPass(createSCFToControlFlowPass());
+  ConvertVectorToLLVMPassOptions vector;
+  manager.addPass(createConvertVectorToLLVMPass(vector));
+  arith::ArithExpandOpsPassOptions expand;
+  expand.includeBf16 = true;
+  manager.addPass(arith::createArithExpandOpsPass(expand));
+  manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createConvertMathToLibmPass());
+  manager.addPass(createArithToLLVMConversionPass());
+  manager.addPass(createConvertIndexToLLVMPass());
+  manager.addPass(createFinalizeMemRefToLLVMConversionPass());
+  manager.addPass(createConvertControlFlowToLLVMPass());
+  manager.addPass(createConvertFuncToLLVMPass());
+  manager.addPass(createReconcileUnrealizedCastsPass());
+  addCleanup(manager);
+  manager.addPass(moe::createCheckAllocationsPass());
+}
+
+void moira::buildPhase(OpPassManager &manager, Phase phase,
+                       const PipelineOptions &options) {
+  switch (phase) {
+  case Phase::Input:
+    return;
+  case Phase::Kernels:
+    return buildKernels(manager, options);
+  case Phase::Bufferized:
+    return buildBufferized(manager, options);
+  case Phase::Target:
+    return buildTarget(manager, options);
+  }
+}
+
+void moira::buildPipeline(OpPassManager &manager, Phase last,
+                          const PipelineOptions &options) {
+  for (Phase phase : {Phase::Kernels, Phase::Bufferized, Phase::Target})
+    if (phase <= last)
+      buildPhase(manager, phase, options);
+}

@@ -1,0 +1,107 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Conversion/Passes.h"
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
+#include "moira/Dialect/MoE/Transforms/Passes.h"
+#include "moira/Pipelines/Pipelines.h"
+#include "moira/Variants/Passes.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/FuncBufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Func/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/Linalg/Transforms/AllInterfaces.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/SCF/Transforms/Passes.h"
+#include "mlir/Dialect/Shard/IR/ShardDialect.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+void moira::registerDialects(DialectRegistry &registry) {
+  registry.insert<affine::AffineDialect, arith::ArithDialect,
+                  bufferization::BufferizationDialect, cf::ControlFlowDialect,
+                  func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
+                  math::MathDialect, memref::MemRefDialect, moe::MoEDialect,
+                  scf::SCFDialect, shard::ShardDialect, tensor::TensorDialect,
+                  vector::VectorDialect>();
+  func::registerInlinerExtension(registry);
+  arith::registerBufferizableOpInterfaceExternalModels(registry);
+  bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(
+      registry);
+  linalg::registerAllDialectInterfaceImplementations(registry);
+  scf::registerBufferizableOpInterfaceExternalModels(registry);
+  tensor::registerBufferizableOpInterfaceExternalModels(registry);
+  moe::registerBufferizableOpInterfaceExternalModels(registry);
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+}
+
+/// Pipelines of the phases, for moira-opt: --moe-to-kernels and so on, with
+/// the options that change the IR.
+static void registerPhasePipelines() {
+  struct Options : public PassPipelineOptions<Options> {
+    Option<std::string> entry{*this, "entry",
+                              llvm::cl::desc("function to compile")};
+    Option<bool> oracle{*this, "oracle",
+                        llvm::cl::desc("compile the decomposed program")};
+    Option<unsigned> vectorBits{*this, "vector-bits",
+                                llvm::cl::desc("width of vector registers"),
+                                llvm::cl::init(512)};
+  };
+  for (moira::Phase last : {moira::Phase::Kernels, moira::Phase::Bufferized,
+                            moira::Phase::Target}) {
+    StringRef name = moira::stringifyPhase(last);
+    PassPipelineRegistration<Options>(
+        ("moe-to-" + name).str(), ("bring a program to phase " + name).str(),
+        [last](OpPassManager &manager, const Options &given) {
+          moira::PipelineOptions options;
+          options.entry = given.entry;
+          options.oracle = given.oracle;
+          options.vectorBits = given.vectorBits;
+          moira::buildPipeline(manager, last, options);
+        });
+  }
+}
+
+void moira::registerPasses() {
+  moe::registerMoEPasses();
+  moe::registerMoiraConversionPasses();
+  moe::registerMoiraVariantsPasses();
+  registerPhasePipelines();
+  // Upstream passes that programs and tests of ours use.
+  registerTransformsPasses();
+  arith::registerArithPasses();
+  bufferization::registerBufferizationPasses();
+  func::registerFuncPasses();
+  memref::registerMemRefPasses();
+  registerLinalgPasses();
+  registerSCFPasses();
+}
