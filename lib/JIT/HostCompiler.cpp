@@ -1,0 +1,147 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/JIT/HostCompiler.h"
+
+#include "moira/JIT/Diagnostics.h"
+#include "session/Manifest.h"
+
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace moira;
+
+HostCompiler::HostCompiler(JitOptions settings,
+                           std::unique_ptr<HostTarget> machine)
+    : settings(std::move(settings)), machine(std::move(machine)) {}
+
+llvm::Expected<HostCompiler> HostCompiler::create(const JitOptions &options) {
+  llvm::Expected<HostProcessor> processor = resolveProcessor(options.cpu);
+  if (!processor)
+    return processor.takeError();
+  llvm::Expected<std::unique_ptr<HostTarget>> machine =
+      HostTarget::create(*processor, options.optLevel);
+  if (!machine)
+    return machine.takeError();
+  JitOptions settings = options;
+  settings.pipeline.triple = processor->triple;
+  settings.pipeline.cpu = processor->cpu;
+  settings.pipeline.features = processor->features;
+  settings.pipeline.vectorBits = processor->vectorBits;
+  return HostCompiler(std::move(settings), std::move(*machine));
+}
+
+//===----------------------------------------------------------------------===//
+// Phases
+//===----------------------------------------------------------------------===//
+
+/// Writes `module` as "NUMBER-PHASE.mlir" into `directory`.
+static llvm::Error dumpPhase(mlir::ModuleOp module, llvm::StringRef directory,
+                             Phase phase) {
+  std::error_code error = llvm::sys::fs::create_directories(directory);
+  llvm::SmallString<128> path(directory);
+  llvm::sys::path::append(path, llvm::Twine(static_cast<int>(phase)) + "-" +
+                                    stringifyPhase(phase) + ".mlir");
+  if (!error) {
+    llvm::raw_fd_ostream stream(path, error);
+    if (!error) {
+      module->print(stream);
+      stream << '\n';
+      stream.close();
+      error = stream.error();
+      stream.clear_error();
+    }
+  }
+  if (!error)
+    return llvm::Error::success();
+  return llvm::createStringError(error, "%s: expected to write, got '%s'",
+                                 path.c_str(), error.message().c_str());
+}
+
+llvm::Error HostCompiler::lower(mlir::ModuleOp module, Phase last) const {
+  mlir::MLIRContext *context = module.getContext();
+  ErrorCollector errors(context);
+  auto run = [&](mlir::PassManager &manager, Phase phase) -> llvm::Error {
+    if (mlir::failed(manager.run(module)))
+      return errors.take("expected phase '" + stringifyPhase(phase) +
+                         "' to succeed, got a failure without a message");
+    return llvm::Error::success();
+  };
+  if (settings.dumpDirectory.empty()) {
+    mlir::PassManager manager(context);
+    buildPipeline(manager, last, settings.pipeline);
+    return run(manager, last);
+  }
+  for (int i = 0; i <= static_cast<int>(last); ++i) {
+    Phase phase = static_cast<Phase>(i);
+    mlir::PassManager manager(context);
+    buildPhase(manager, phase, settings.pipeline);
+    if (llvm::Error error = run(manager, phase))
+      return error;
+    if (llvm::Error error = dumpPhase(module, settings.dumpDirectory, phase))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::string> moira::getManifest(mlir::ModuleOp module) {
+  auto text = module->getAttrOfType<mlir::StringAttr>("moira.manifest");
+  if (!text)
+    return llvm::createStringError(
+        "expected a module with the attribute 'moira.manifest', got none");
+  return text.getValue().str();
+}
+
+//===----------------------------------------------------------------------===//
+// Code
+//===----------------------------------------------------------------------===//
+
+std::vector<std::string> moira::listSymbols(const runtime::Manifest &manifest) {
+  std::vector<std::string> symbols;
+  for (const runtime::EntrySpec &entry : manifest.entries)
+    for (const runtime::VariantSpec &variant : entry.variants) {
+      symbols.push_back(variant.step);
+      symbols.push_back(variant.workspace);
+    }
+  for (const runtime::ParameterSpec &parameter : manifest.parameters)
+    symbols.push_back(parameter.pack);
+  return symbols;
+}
+
+llvm::Expected<std::unique_ptr<llvm::Module>>
+HostCompiler::translate(mlir::ModuleOp module,
+                        llvm::LLVMContext &context) const {
+  llvm::Expected<std::string> text = getManifest(module);
+  if (!text)
+    return text.takeError();
+  Result<runtime::Manifest> manifest = runtime::Manifest::parse(*text);
+  if (!manifest.ok())
+    return llvm::createStringError(manifest.status().message);
+  ErrorCollector errors(module.getContext());
+  llvm::Expected<std::unique_ptr<llvm::Module>> translated =
+      machine->translate(module, context);
+  if (!translated)
+    return errors.take(llvm::toString(translated.takeError()));
+  machine->optimize(**translated, listSymbols(*manifest));
+  return translated;
+}
+
+llvm::Expected<CompiledObject>
+HostCompiler::compile(mlir::ModuleOp module) const {
+  if (llvm::Error error = lower(module, Phase::Target))
+    return error;
+  llvm::LLVMContext context;
+  llvm::Expected<std::unique_ptr<llvm::Module>> translated =
+      translate(module, context);
+  if (!translated)
+    return translated.takeError();
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> object =
+      machine->emit(**translated, HostTarget::Output::Object);
+  if (!object)
+    return object.takeError();
+  return CompiledObject{llvm::cantFail(getManifest(module)),
+                        std::move(*object)};
+}

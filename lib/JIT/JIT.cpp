@@ -1,0 +1,67 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/jit.h"
+
+#include "LoadedObject.h"
+#include "ObjectCache.h"
+#include "moira/JIT/HostCompiler.h"
+#include "session/Program.h"
+
+using namespace moira;
+
+static llvm::Error toError(const Status &status) {
+  return llvm::createStringError(status.message);
+}
+
+/// A program from an object and its manifest.
+static llvm::Expected<std::shared_ptr<const runtime::Program>>
+load(CompiledObject compiled) {
+  Result<runtime::Manifest> manifest =
+      runtime::Manifest::parse(compiled.manifest);
+  if (!manifest.ok())
+    return toError(manifest.status());
+  llvm::Expected<std::shared_ptr<LoadedObject>> object =
+      LoadedObject::load(std::move(compiled.object), listSymbols(*manifest));
+  if (!object)
+    return object.takeError();
+  auto resolve = [&](const char *symbol) { return (*object)->find(symbol); };
+  Result<std::shared_ptr<const runtime::Program>> program =
+      runtime::Program::create(std::move(*manifest), resolve, *object);
+  if (!program.ok())
+    return toError(program.status());
+  return *program;
+}
+
+llvm::Expected<std::shared_ptr<const runtime::Program>>
+moira::compile(mlir::ModuleOp module, const JitOptions &options) {
+  llvm::Expected<HostCompiler> compiler = HostCompiler::create(options);
+  if (!compiler)
+    return compiler.takeError();
+  const JitOptions &settings = compiler->options();
+
+  ObjectCache cache(settings.cacheDirectory);
+  std::string path;
+  if (!settings.cacheDirectory.empty()) {
+    path = cache.pathOf(module, settings);
+    std::optional<CompiledObject> kept;
+    if (settings.dumpDirectory.empty())
+      kept = cache.read(path);
+    if (kept) {
+      llvm::Expected<std::shared_ptr<const runtime::Program>> program =
+          load(std::move(*kept));
+      if (program)
+        return program;
+      // Not damaged, and still of no use: compile again, which rewrites it.
+      llvm::consumeError(program.takeError());
+    }
+  }
+
+  mlir::OwningOpRef<mlir::ModuleOp> clone = module.clone();
+  llvm::Expected<CompiledObject> compiled = compiler->compile(*clone);
+  if (!compiled)
+    return compiled.takeError();
+  if (!path.empty())
+    cache.write(path, *compiled);
+  return load(std::move(*compiled));
+}
