@@ -16,8 +16,7 @@ Access Access::identity(Value value) {
 
 bool Access::isIdentity() const { return map.isIdentity(); }
 
-std::optional<LinearCoord>
-mlir::moe::detail::getLinearCoord(AffineExpr expr) {
+std::optional<LinearCoord> mlir::moe::detail::getLinearCoord(AffineExpr expr) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return LinearCoord{std::nullopt, 0, constant.getValue()};
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
@@ -38,9 +37,9 @@ mlir::moe::detail::getLinearCoord(AffineExpr expr) {
   return std::nullopt;
 }
 
-std::optional<AffineMap>
-mlir::moe::detail::getLoopsOf(linalg::LinalgOp op, unsigned result,
-                              AffineMap map) {
+std::optional<AffineMap> mlir::moe::detail::getLoopsOf(linalg::LinalgOp op,
+                                                       unsigned result,
+                                                       AffineMap map) {
   if (!op.isAllParallelLoops())
     return std::nullopt;
   AffineMap out = op.getMatchingIndexingMap(op.getDpsInitOperand(result));
@@ -69,7 +68,8 @@ static OpOperand *getCopiedOperand(linalg::LinalgOp op) {
   if (!arg || arg.getOwner() != op.getBlock())
     return nullptr;
   OpOperand *operand = &op->getOpOperand(arg.getArgNumber());
-  return op.isDpsInput(operand) && isa<RankedTensorType>(operand->get().getType())
+  return op.isDpsInput(operand) &&
+                 isa<RankedTensorType>(operand->get().getType())
              ? operand
              : nullptr;
 }
@@ -126,8 +126,6 @@ stepThroughCollapse(tensor::CollapseShapeOp collapse, AffineMap map) {
     coords.push_back(unit ? getAffineConstantExpr(0, map.getContext()) : rest);
     llvm::append_range(coords, llvm::reverse(inner));
   }
-  // `x mod N` of a coordinate known to be below N stays in the map; reading
-  // the same dim as it is would need its range, which only units give away.
   return Access{collapse.getSrc(), makeMap(map, coords)};
 }
 
@@ -160,6 +158,10 @@ static std::optional<Access> step(Access access) {
     return std::nullopt;
   AffineMap map = linalgOp.getMatchingIndexingMap(operand).compose(*loops);
   return Access{operand->get(), simplifyAffineMap(map)};
+}
+
+Access mlir::moe::detail::lookThroughOnce(Access access) {
+  return step(access).value_or(access);
 }
 
 Access mlir::moe::detail::lookThrough(Access access) {

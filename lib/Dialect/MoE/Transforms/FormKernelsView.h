@@ -43,6 +43,9 @@ std::optional<AffineMap> getLoopsOf(linalg::LinalgOp op, unsigned result,
 /// in f32 sees the same number). Stops at the first other op.
 Access lookThrough(Access access);
 
+/// One step of `lookThrough`; `access` itself where it stops.
+Access lookThroughOnce(Access access);
+
 /// The value whose elements `value` has at the same places, before any
 /// widening to f32; `value` itself when there is none.
 Value lookThroughWidening(Value value);

@@ -8,6 +8,7 @@
 
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 
 namespace mlir::moe {

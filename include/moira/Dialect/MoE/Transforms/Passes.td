@@ -33,8 +33,7 @@ def ExpandMathPass : Pass<"moe-expand-math"> {
                            "::mlir::vector::VectorDialect"];
 }
 
-def FormKernelsPass : InterfacePass<"moe-form-kernels",
-                                    "::mlir::FunctionOpInterface"> {
+def FormKernelsPass : Pass<"moe-form-kernels", "::mlir::func::FuncOp"> {
   let summary = "bring contractions into moe.grouped_matmul";
   let description = [{
     Turns the body of each `moe.expert` into `moe.grouped_matmul` ops, one per

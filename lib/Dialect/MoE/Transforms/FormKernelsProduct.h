@@ -1,0 +1,69 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Contractions that can become products of a moe.grouped_matmul.
+
+#ifndef MOIRA_LIB_DIALECT_MOE_TRANSFORMS_FORMKERNELSPRODUCT_H
+#define MOIRA_LIB_DIALECT_MOE_TRANSFORMS_FORMKERNELSPRODUCT_H
+
+#include "FormKernelsView.h"
+
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+namespace mlir::moe::detail {
+
+/// Why something does not match, and the op to name.
+struct Mismatch {
+  Operation *op = nullptr;
+  std::string reason;
+};
+
+/// Some places of a dimension: offset, offset + stride, ..., `size` of them.
+struct Columns {
+  int64_t offset = 0;
+  int64_t stride = 1;
+  int64_t size = 0;
+
+  /// The places that `inner` picks of these.
+  Columns select(Columns inner) const {
+    return {offset + stride * inner.offset, stride * inner.stride, inner.size};
+  }
+  bool operator==(const Columns &other) const {
+    return offset == other.offset && stride == other.stride &&
+           size == other.size;
+  }
+};
+
+/// A vector over the columns of a result: the places `columns` of dim `dim` of
+/// `source`, whose other dims have size 1.
+struct VectorSource {
+  Value source;
+  unsigned dim = 0;
+  Columns columns;
+};
+
+/// rows [rows, K] times the places `n` of a weight's N dimension.
+struct Product {
+  Operation *op = nullptr;
+  Value rows;
+  /// Rank 2: `[N, K]` or `[K, N]` by `layout`.
+  Value weight;
+  WeightLayout layout = WeightLayout::NK;
+  Columns n;
+  std::optional<VectorSource> bias;
+
+  FloatType getAccumulatorType() const;
+  /// Whether `other` can stand in one kernel with this product.
+  bool isCompatible(const Product &other) const;
+};
+
+/// Matches a value read at `access` as a vector over the columns.
+std::optional<VectorSource> matchVector(Access access, int64_t columns);
+
+/// Matches `op` as a product of rows and one weight, accumulated in f32 (f64
+/// for f64) from zero or from a bias vector.
+FailureOr<Product> matchProduct(linalg::LinalgOp op, Mismatch &mismatch);
+
+} // namespace mlir::moe::detail
+
+#endif // MOIRA_LIB_DIALECT_MOE_TRANSFORMS_FORMKERNELSPRODUCT_H
