@@ -31,6 +31,14 @@ def MoE_Dialect : Dialect {
     **Two forms.** Every op that computes a tensor also has a buffer form, which
     bufferization creates: memref operands, destinations in `outs(...)`, no
     tensor results.
+
+    **What may be moved.** In tensor form every op is pure: it may be removed,
+    repeated, hoisted or sunk like any arithmetic, although what it does depends
+    on data (routing picks rows, not whether an op runs). `noise` too: equal
+    operands give equal numbers. In buffer form an op reads its memref operands
+    and writes `outs`, nothing else. A pass may not read the tail of a ragged
+    tensor, the rows of a padded group beyond `sizes[e]`, or rows that no slot
+    names: they are undefined and may hold NaN.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasOperationAttrVerify = 1;
