@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -62,6 +63,15 @@ static const char *kindName(MemoryKind kind) {
   return "";
 }
 
+/// Memory and swap. A block that is larger can be had where the system promises
+/// more than it has, but not be used.
+static int64_t machineBytes() {
+  struct sysinfo info;
+  if (sysinfo(&info) != 0)
+    return INT64_MAX / 2;
+  return static_cast<int64_t>(info.totalram + info.totalswap) * info.mem_unit;
+}
+
 Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
                                   MemoryKind kind, int64_t bytes) {
   Storage storage;
@@ -78,8 +88,7 @@ Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
   }
   int64_t alignment = bytes >= hugePage ? hugePage : smallAlignment;
   void *address = nullptr;
-  // Sizes near the end of the address space would overflow inside malloc.
-  if (bytes <= INT64_MAX / 2)
+  if (bytes <= machineBytes())
     address =
         std::aligned_alloc(alignment, (bytes + alignment - 1) & -alignment);
   if (!address) {

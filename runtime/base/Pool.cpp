@@ -4,6 +4,7 @@
 #include "base/Pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <tbb/blocked_range.h>
 #include <tbb/global_control.h>
@@ -60,6 +61,11 @@ void Pool::run(int64_t n, int64_t cost,
   int64_t piece =
       std::max<int64_t>(1, pieceNanoseconds / std::max<int64_t>(cost, 1));
   using Range = tbb::blocked_range<int64_t>;
+  // What the caller has written the bodies see, and the other way round. oneTBB
+  // guarantees that; these say it where the thread sanitizer can see it too,
+  // which does not look into oneTBB.
+  std::atomic<int> begun{0}, ended{0};
+  begun.store(1, std::memory_order_release);
   arena->slots.execute([&] {
     tbb::parallel_for(
         Range(0, n, piece),
@@ -67,9 +73,12 @@ void Pool::run(int64_t n, int64_t cost,
           // The slot of a thread in this arena: nobody else has it while the
           // thread is here.
           int64_t worker = tbb::this_task_arena::current_thread_index();
+          (void)begun.load(std::memory_order_acquire);
           for (int64_t i = range.begin(); i != range.end(); ++i)
             body(i, worker);
+          ended.fetch_add(1, std::memory_order_acq_rel);
         },
         tbb::simple_partitioner());
   });
+  (void)ended.load(std::memory_order_acquire);
 }

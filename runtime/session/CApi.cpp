@@ -4,6 +4,7 @@
 // moira/runtime.h: handles, null pointers and exceptions end here; all else is
 // the session's.
 
+#include "io/CheckpointSource.h"
 #include "session/Dlpack.h"
 #include "session/Handles.h"
 
@@ -193,6 +194,19 @@ int32_t moira_session_bind(moira_session *session, const char *name,
     if (!view.ok())
       return view.status().within(concat("parameter '", name, "'"));
     return session->session->bind(name, *view);
+  });
+}
+
+int32_t moira_session_bind_checkpoint(moira_session *session,
+                                      const char *path) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    MOIRA_REQUIRE(path);
+    Result<std::unique_ptr<io::CheckpointSource>> source =
+        io::CheckpointSource::open(path);
+    if (!source.ok())
+      return source.status();
+    return session->session->bindSource(**source);
   });
 }
 

@@ -3,6 +3,8 @@
 
 #include "session/Dlpack.h"
 
+#include <algorithm>
+
 using namespace moira;
 using namespace moira::runtime;
 
@@ -27,13 +29,13 @@ static constexpr TypeRow types[] = {
 };
 
 static Status checkStrides(const DLTensor &tensor) {
-  if (!tensor.strides)
+  // No element, any stride.
+  if (!tensor.strides ||
+      std::count(tensor.shape, tensor.shape + tensor.ndim, 0) != 0)
     return Status();
   int64_t wanted = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     int64_t dim = tensor.shape[i];
-    if (dim == 0)
-      return Status(); // no element, any stride
     // The stride of a dim of 1 is never used.
     if (dim != 1 && tensor.strides[i] != wanted)
       return Status(MOIRA_INVALID_ARGUMENT,

@@ -101,6 +101,10 @@ MOIRA_API void moira_session_destroy(moira_session *session);
  * types are converted, rounding to nearest even. Binding again replaces. */
 MOIRA_API int32_t moira_session_bind(moira_session *session, const char *name,
                                      const DLTensor *tensor);
+/* Packs all parameters that are not bound yet from a safetensors checkpoint: a
+ * file, an index (*.json) or a folder that holds one of them. */
+MOIRA_API int32_t moira_session_bind_checkpoint(moira_session *session,
+                                                const char *path);
 /* Fills all parameters that are not bound yet with reproducible values,
  * uniform in +-1/sqrt(fan in). */
 MOIRA_API int32_t moira_session_bind_random(moira_session *session,

@@ -1,0 +1,34 @@
+# Compares the symbols of LIBRARY (listed by NM) with the functions that HEADER
+# declares.
+execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY}
+  OUTPUT_VARIABLE listing RESULT_VARIABLE failed)
+if(failed)
+  message(FATAL_ERROR "expected ${NM} to list ${LIBRARY}, got ${failed}")
+endif()
+string(REGEX MATCHALL " [A-Za-z] [^\n]+" lines "${listing}")
+set(exported)
+foreach(line IN LISTS lines)
+  string(REGEX REPLACE "^ [A-Za-z] " "" symbol "${line}")
+  list(APPEND exported ${symbol})
+endforeach()
+
+file(READ ${HEADER} text)
+# A declaration is one statement; names stand before the parenthesis.
+string(REGEX MATCHALL "MOIRA_API [^;(]*[ *](moira_[a-z_]+)\\(" declarations
+  "${text}")
+set(declared)
+foreach(declaration IN LISTS declarations)
+  string(REGEX REPLACE ".*[ *](moira_[a-z_]+)\\($" "\\1" symbol
+    "${declaration}")
+  list(APPEND declared ${symbol})
+endforeach()
+
+list(SORT exported)
+list(SORT declared)
+if(NOT declared)
+  message(FATAL_ERROR "expected declarations in ${HEADER}, got none")
+endif()
+if(NOT exported STREQUAL declared)
+  message(FATAL_ERROR
+    "expected the symbols ${declared}, got ${exported}")
+endif()
