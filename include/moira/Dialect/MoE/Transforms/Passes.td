@@ -6,6 +6,37 @@
 
 include "mlir/Pass/PassBase.td"
 
+def DecomposePass : Pass<"moe-decompose"> {
+  let summary = "replace every op by its meaning in linalg, tensor and scf";
+  let description = [{
+    The oracle: each op of the dialect, in tensor form, becomes plain linalg,
+    tensor, scf, arith and math that compute exactly what its definition says;
+    `moe.variants` stays. Contractions, wherever they stand, become
+    `linalg.generic` with the loops i, k, j and a fused multiply-add, so that each
+    element is one chain in increasing k: the product computes the same bits.
+    The output is plain rather than fast, but its cost is that of the program:
+    experts read their own rows only, and priorities are sorted in T log T.
+
+    ```mlir
+    %counts = moe.count %ids : tensor<?x2xi32> -> tensor<3xi32>
+    ```
+    becomes
+    ```mlir
+    %none = linalg.fill ins(%zero : i32) outs(%empty : tensor<3xi32>) -> ...
+    %counts = scf.for %t = %c0 to %tokens step %c1 iter_args(%a = %none) {
+      %b = scf.for %j = %c0 to %c2 step %c1 iter_args(%c = %a) {
+        %id = tensor.extract %ids[%t, %j] : tensor<?x2xi32>
+        %used = arith.cmpi ult, %id, %experts : i32
+        %next = scf.if %used { ... tensor.insert ... } else { ... }
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def ExpandMathPass : Pass<"moe-expand-math"> {
   let summary = "replace elementary functions on f32 by shared arithmetic";
   let description = [{
@@ -77,6 +108,7 @@ def FormKernelsPass : Pass<"moe-form-kernels", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect",
                            "::mlir::math::MathDialect",
+                           "::mlir::moe::MoEDialect",
                            "::mlir::scf::SCFDialect",
                            "::mlir::tensor::TensorDialect"];
 }

@@ -1,0 +1,299 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Dialect/MoE/Transforms/DecomposeExpert.h"
+
+#include "Decompose.h"
+#include "DecomposeBuilder.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+namespace {
+
+/// Where the rows of one expert stand in ragged `[R, ..]` or padded
+/// `[E, P, ..]` tensors.
+struct Group {
+  DecomposeBuilder &b;
+  bool padded;
+  Value expert, begin, size;
+
+  Sizes offsets(Value tensor) const {
+    Sizes result = {begin};
+    if (padded)
+      result.insert(result.begin(), expert);
+    result.resize(cast<ShapedType>(tensor.getType()).getRank(),
+                  b.getIndexAttr(0));
+    return result;
+  }
+  Sizes sizes(Value tensor) const {
+    Sizes result = {size};
+    if (padded)
+      result.insert(result.begin(), b.getIndexAttr(1));
+    int64_t rank = cast<ShapedType>(tensor.getType()).getRank();
+    for (int64_t d = result.size(); d < rank; ++d)
+      result.push_back(b.size(tensor, d));
+    return result;
+  }
+  /// The rows of this expert.
+  Value of(Value tensor) const {
+    int64_t rank = cast<ShapedType>(tensor.getType()).getRank();
+    return b.slice(tensor, offsets(tensor), sizes(tensor),
+                   padded ? rank - 1 : rank);
+  }
+  Value insert(Value rows, Value tensor) const {
+    return b.insertSlice(rows, tensor, offsets(tensor), sizes(tensor));
+  }
+};
+
+} // namespace
+
+/// Offsets and sizes of `tensor[expert, ...]`.
+static std::pair<Sizes, Sizes> expertBounds(DecomposeBuilder &b, Value tensor,
+                                            Value expert) {
+  Sizes offsets = {expert}, sizes = {b.getIndexAttr(1)};
+  int64_t rank = cast<ShapedType>(tensor.getType()).getRank();
+  for (int64_t d = 1; d < rank; ++d) {
+    offsets.push_back(b.getIndexAttr(0));
+    sizes.push_back(b.size(tensor, d));
+  }
+  return {offsets, sizes};
+}
+
+/// `tensor[expert, ...]`.
+static Value expertSlice(DecomposeBuilder &b, Value tensor, Value expert) {
+  auto [offsets, sizes] = expertBounds(b, tensor, expert);
+  return b.slice(tensor, offsets, sizes, sizes.size() - 1);
+}
+
+/// Runs `body` for every group, carrying `outs`.
+static Values
+forEachGroup(DecomposeBuilder &b, Value groupSizes, bool padded,
+             ValueRange outs,
+             llvm::function_ref<Values(const Group &, ValueRange)> body) {
+  Value zero = b.index(0);
+  Values carried(outs);
+  if (!padded)
+    carried.push_back(zero); // rows of lower experts
+  Values results = b.loop(
+      zero, b.dim(groupSizes, 0), carried, [&](Value expert, ValueRange args) {
+        Value size = b.toIndex(b.extract(groupSizes, expert));
+        Value begin = padded ? zero : args.back();
+        Values next = body({b, padded, expert, begin, size},
+                           args.take_front(outs.size()));
+        if (!padded)
+          next.push_back(b.add(begin, size));
+        return next;
+      });
+  results.truncate(outs.size());
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// moe.expert
+//===----------------------------------------------------------------------===//
+
+void mlir::moe::lowerExpertToLoops(RewriterBase &rewriter, ExpertOp op) {
+  DecomposeBuilder b(rewriter, op);
+  ReifiedRankedShapedTypeDims shapes;
+  LogicalResult reified = op.reifyResultShapes(b, shapes);
+  assert(succeeded(reified) && "a verified expert has static features");
+  (void)reified;
+  Values outs;
+  for (auto [type, shape] : llvm::zip(op.getResultTypes(), shapes))
+    outs.push_back(b.castTo(b.empty(shape, getElementTypeOrSelf(type)), type));
+  Values results = forEachGroup(
+      b, op.getSizes(), op.isPadded(), outs,
+      [&](const Group &group, ValueRange carried) {
+        Values args;
+        for (auto [rows, arg] : llvm::zip(op.getRows(), op.getRowArgs()))
+          args.push_back(b.castTo(group.of(rows), arg.getType()));
+        for (Value operand : op.getPerExpert())
+          args.push_back(expertSlice(b, operand, group.expert));
+        llvm::append_range(args, op.getShared());
+        Block *block = b.getInsertionBlock();
+        rewriter.inlineBlockBefore(&op.getBody().front(), block,
+                                   b.getInsertionPoint(), args);
+        auto yield = cast<YieldOp>(*std::prev(b.getInsertionPoint()));
+        Values next;
+        for (auto [rows, out] : llvm::zip(yield.getOperands(), carried))
+          next.push_back(group.insert(rows, out));
+        rewriter.eraseOp(yield);
+        return next;
+      });
+  rewriter.replaceOp(op, results);
+}
+
+//===----------------------------------------------------------------------===//
+// moe.grouped_matmul
+//===----------------------------------------------------------------------===//
+
+/// The weight of one expert as `[K, N]`, whatever its layout.
+static Value weightAsKN(DecomposeBuilder &b, GroupedMatmulOp op, Value weights,
+                        Value expert) {
+  Value weight = expertSlice(b, weights, expert);
+  Type element = getElementTypeOrSelf(weight.getType());
+  switch (op.getLayout()) {
+  case WeightLayout::KN:
+    return weight;
+  case WeightLayout::NK: {
+    Value out = b.empty({b.size(weight, 1), b.size(weight, 0)}, element);
+    return linalg::TransposeOp::create(b, weight, out, ArrayRef<int64_t>{1, 0})
+        ->getResult(0);
+  }
+  case WeightLayout::Panels:
+    break;
+  }
+  Value out = b.empty({b.size(weight, 1), b.getIndexAttr(op.getN())}, element);
+  return b.map({}, out, [&](ValueRange) -> Value {
+    Value k = b.loopIndex(0), n = b.loopIndex(1), width = b.dim(weight, 2);
+    Value panel = arith::DivUIOp::create(b, n, width);
+    Value column = arith::RemUIOp::create(b, n, width);
+    return b.extract(weight, {panel, k, column});
+  });
+}
+
+/// The rows that the group's products read: its own, or those it gathers.
+static Value productRows(DecomposeBuilder &b, GroupedMatmulOp op,
+                         const Group &group) {
+  Value rows = op.getRows().front();
+  if (!op.getGather())
+    return group.of(rows);
+  Value out = b.empty({group.size, b.size(rows, 1)},
+                      getElementTypeOrSelf(rows.getType()));
+  return b.map({}, out, [&](ValueRange) -> Value {
+    Value position = b.add(group.begin, b.loopIndex(0));
+    Value row = b.extract(op.getGather(), position);
+    row = b.toIndex(b.max(row, b.i32(0)));
+    return b.extract(rows, {row, b.loopIndex(1)});
+  });
+}
+
+/// `[rows of the group, N]`: the bias of the expert, or 0.
+static Value initialSums(DecomposeBuilder &b, GroupedMatmulOp op, unsigned i,
+                         const Group &group, OpFoldResult columns) {
+  FloatType type = op.getAccumulatorType();
+  if (op.getBias().empty())
+    return b.filled({group.size, columns}, b.real(type, 0));
+  Value bias = expertSlice(b, op.getBias()[i], group.expert);
+  Value out = b.empty({group.size, columns}, type);
+  return b.generic("pp", {{bias, {1}}}, {{out, {0, 1}}}, [&](ValueRange args) {
+    return Values{b.toReal(args[0], type)};
+  })[0];
+}
+
+/// Elementwise epilogue on the sums of one group.
+static Value applyEpilogue(RewriterBase &rewriter, DecomposeBuilder &b,
+                           GroupedMatmulOp op, const Group &group,
+                           ArrayRef<Value> sums, OpFoldResult columns) {
+  SmallVector<DecomposeBuilder::Access> ins;
+  for (Value sum : sums)
+    ins.push_back({sum, {0, 1}});
+  for (Value vector : op.getVectors())
+    ins.push_back({expertSlice(b, vector, group.expert), {1}});
+  for (Value elements : op.getElements())
+    ins.push_back({group.of(elements), {0, 1}});
+  for (Value scalars : op.getScalars())
+    ins.push_back({group.of(scalars), {0}});
+  Value out =
+      b.empty({group.size, columns}, op.getResultType().getElementType());
+  return b.generic("pp", ins, {{out, {0, 1}}}, [&](ValueRange args) {
+    rewriter.inlineBlockBefore(&op.getEpilogue().front(), b.getInsertionBlock(),
+                               b.getInsertionPoint(), args.drop_back());
+    auto yield = cast<YieldOp>(*std::prev(b.getInsertionPoint()));
+    Values results(yield.getOperands());
+    rewriter.eraseOp(yield);
+    return results;
+  })[0];
+}
+
+/// fma(a, b, sum) in the type of the sum.
+static Values multiplyAdd(DecomposeBuilder &b, ValueRange args) {
+  Type type = args[2].getType();
+  return {b.fma(b.toReal(args[0], type), b.toReal(args[1], type), args[2])};
+}
+
+/// Mode contraction: `result[e] = transpose(a) b` over the rows of e.
+static Values contractRows(DecomposeBuilder &b, GroupedMatmulOp op,
+                           ValueRange outs) {
+  return forEachGroup(
+      b, op.getSizes(), op.isPadded(), outs,
+      [&](const Group &group, ValueRange carried) {
+        Value left = group.of(op.getRows()[0]);
+        Value right = group.of(op.getRows()[1]);
+        FloatType type = op.getAccumulatorType();
+        Value sum =
+            b.filled({b.size(left, 1), b.size(right, 1)}, b.real(type, 0));
+        sum =
+            b.generic("prp", {{left, {1, 0}}, {right, {1, 2}}}, {{sum, {0, 2}}},
+                      [&](ValueRange args) { return multiplyAdd(b, args); })[0];
+        Type element = op.getResultType().getElementType();
+        if (element != type)
+          sum = b.map(
+              sum, b.empty({b.size(left, 1), b.size(right, 1)}, element),
+              [&](ValueRange args) { return b.toReal(args[0], element); });
+        auto [offsets, sizes] = expertBounds(b, carried[0], group.expert);
+        return Values{b.insertSlice(sum, carried[0], offsets, sizes)};
+      });
+}
+
+void mlir::moe::detail::decompose(RewriterBase &rewriter, GroupedMatmulOp op) {
+  DecomposeBuilder b(rewriter, op);
+  ReifiedRankedShapedTypeDims shapes;
+  LogicalResult reified = op.reifyResultShapes(b, shapes);
+  assert(succeeded(reified));
+  (void)reified;
+  Type type = op->getResult(0).getType();
+  Value out = b.castTo(b.empty(shapes[0], getElementTypeOrSelf(type)), type);
+  if (op.getContraction()) {
+    rewriter.replaceOp(op, contractRows(b, op, out));
+    return;
+  }
+  OpFoldResult columns = shapes[0].back();
+  Values results = forEachGroup(
+      b, op.getSizes(), op.isPadded(), out,
+      [&](const Group &group, ValueRange carried) {
+        Value rows = productRows(b, op, group);
+        Values sums;
+        for (auto [i, weights] : llvm::enumerate(op.getWeights()))
+          sums.push_back(b.generic(
+              "prp",
+              {{rows, {0, 1}},
+               {weightAsKN(b, op, weights, group.expert), {1, 2}}},
+              {{initialSums(b, op, i, group, columns), {0, 2}}},
+              [&](ValueRange args) { return multiplyAdd(b, args); })[0]);
+        Value result = applyEpilogue(rewriter, b, op, group, sums, columns);
+        return Values{group.insert(result, carried[0])};
+      });
+  rewriter.replaceOp(op, results);
+}
+
+//===----------------------------------------------------------------------===//
+// moe.pack
+//===----------------------------------------------------------------------===//
+
+void mlir::moe::detail::decompose(RewriterBase &rewriter, PackOp op) {
+  DecomposeBuilder b(rewriter, op);
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  bool nk = op.getLayout() == WeightLayout::NK;
+  Value weights = op.getWeights();
+  Value columns = b.dim(weights, nk ? 1 : 2),
+        width = b.index(type.getDimSize(3));
+  Value out =
+      tensor::EmptyOp::create(b, type.getShape(), type.getElementType());
+  Value result = b.generic("pppp", {}, {{out, {0, 1, 2, 3}}}, [&](ValueRange) {
+    Value e = b.loopIndex(0), k = b.loopIndex(2);
+    Value n = b.add(b.mul(b.loopIndex(1), width), b.loopIndex(3));
+    Value inside = b.compare(arith::CmpIPredicate::ult, n, columns);
+    return b.when(inside, b.real(type.getElementType(), 0), [&] {
+      return Values{
+          b.extract(weights, nk ? ValueRange{e, n, k} : ValueRange{e, k, n})};
+    });
+  })[0];
+  rewriter.replaceOp(op, result);
+}
