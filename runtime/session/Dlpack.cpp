@@ -28,6 +28,13 @@ static constexpr TypeRow types[] = {
     {kDLInt, 64, DataType::I64},
 };
 
+DLDataType runtime::dlpackType(DataType dtype) {
+  for (const TypeRow &row : types)
+    if (row.dtype == dtype)
+      return {row.code, row.bits, 1};
+  return {}; // every type has a row
+}
+
 static Status checkStrides(const DLTensor &tensor) {
   // No element, any stride.
   if (!tensor.strides ||
@@ -99,11 +106,7 @@ DLManagedTensor *runtime::toDlpack(ResultTensor result) {
   tensor.device = {kDLCPU, 0};
   tensor.ndim = static_cast<int>(managed->result.shape.size());
   tensor.shape = managed->result.shape.data();
-  for (const TypeRow &row : types)
-    if (row.dtype == managed->result.dtype) {
-      tensor.dtype = {row.code, row.bits, 1};
-      break;
-    }
+  tensor.dtype = dlpackType(managed->result.dtype);
   managed->tensor.manager_ctx = managed;
   managed->tensor.deleter = [](DLManagedTensor *self) {
     delete static_cast<Managed *>(self->manager_ctx);

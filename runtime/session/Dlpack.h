@@ -17,6 +17,8 @@ namespace moira::runtime {
 /// any other. Shape and strides are copied, the data is not read.
 Result<TensorView> fromDlpack(const DLTensor *tensor);
 
+DLDataType dlpackType(DataType dtype);
+
 /// Hands out a result that the runtime allocated. Its deleter gives the memory
 /// back and may run on any thread, also after the session's end.
 DLManagedTensor *toDlpack(ResultTensor result);

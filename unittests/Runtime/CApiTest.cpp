@@ -418,6 +418,49 @@ TEST_F(CApiTest, ManifestLivesAsLongAsTheBundle) {
   EXPECT_NE(std::strstr(json, "\"moira_step_main_decode\""), nullptr);
 }
 
+TEST_F(CApiTest, BundlesSayTheirSignature) {
+  moira_entry_info entry{};
+  entry.struct_size = sizeof(entry);
+  EXPECT_CODE(moira_bundle_entry(bundle, 0, &entry), MOIRA_OK);
+  EXPECT_STREQ(entry.name, "main");
+  EXPECT_EQ(entry.inputs, 1);
+  EXPECT_EQ(entry.results, 1);
+  EXPECT_EQ(entry.variants, 2);
+  moira_tensor_info tensor{};
+  tensor.struct_size = sizeof(tensor);
+  EXPECT_CODE(moira_bundle_input(bundle, 0, 0, &tensor), MOIRA_OK);
+  EXPECT_STREQ(tensor.name, "x");
+  EXPECT_EQ(tensor.dtype, MOIRA_F32);
+  EXPECT_EQ(tensor.dlpack.code, kDLFloat);
+  EXPECT_EQ(tensor.dlpack.bits, 32);
+  EXPECT_EQ(tensor.dlpack.lanes, 1);
+  ASSERT_EQ(tensor.rank, 2);
+  EXPECT_EQ(tensor.shape[0], -1);
+  EXPECT_EQ(tensor.shape[1], 4);
+  EXPECT_CODE(moira_bundle_result(bundle, 0, 0, &tensor), MOIRA_OK);
+  EXPECT_STREQ(tensor.name, "");
+  const char *name = nullptr;
+  EXPECT_CODE(moira_bundle_variant(bundle, 0, 1, &name), MOIRA_OK);
+  EXPECT_STREQ(name, "prefill");
+
+  const int32_t bad = MOIRA_INVALID_ARGUMENT;
+  EXPECT_MESSAGE(moira_bundle_entry(bundle, 1, &entry), bad,
+                 "expected an entry below 1, got 1");
+  EXPECT_MESSAGE(moira_bundle_input(bundle, 0, -1, &tensor), bad,
+                 "expected a tensor below 1, got -1");
+  EXPECT_CODE(moira_bundle_input(bundle, -1, 0, &tensor), bad);
+  EXPECT_CODE(moira_bundle_result(bundle, 0, 1, &tensor), bad);
+  EXPECT_MESSAGE(moira_bundle_variant(bundle, 0, 2, &name), bad,
+                 "expected a variant below 2, got 2");
+  EXPECT_CODE(moira_bundle_entry(nullptr, 0, &entry), bad);
+  EXPECT_CODE(moira_bundle_entry(bundle, 0, nullptr), bad);
+  EXPECT_CODE(moira_bundle_input(bundle, 0, 0, nullptr), bad);
+  EXPECT_CODE(moira_bundle_result(bundle, 0, 0, nullptr), bad);
+  EXPECT_CODE(moira_bundle_variant(bundle, 0, 0, nullptr), bad);
+  entry.struct_size = 0;
+  EXPECT_CODE(moira_bundle_entry(bundle, 0, &entry), bad);
+}
+
 TEST(CApi, BadFilesAreNamed) {
   TestFolder folder;
   moira_bundle *bundle = nullptr;

@@ -73,6 +73,36 @@ MOIRA_API void moira_bundle_close(moira_bundle *bundle);
 MOIRA_API int32_t moira_bundle_manifest(const moira_bundle *bundle,
                                         const char **json);
 
+/* Signatures. What the structs point to lives as long as the bundle. An index
+ * out of range gives MOIRA_INVALID_ARGUMENT, so that one may count up. */
+
+typedef struct moira_entry_info {
+  uint32_t struct_size;
+  const char *name;
+  int32_t inputs; /* how many */
+  int32_t results;
+  int32_t variants;
+} moira_entry_info;
+
+typedef struct moira_tensor_info {
+  uint32_t struct_size;
+  const char *name;  /* "" where it has none */
+  int32_t dtype;     /* MOIRA_F32 ... */
+  DLDataType dlpack; /* the same for DLPack */
+  int32_t rank;
+  const int64_t *shape; /* -1: any size */
+} moira_tensor_info;
+
+MOIRA_API int32_t moira_bundle_entry(const moira_bundle *bundle, int32_t entry,
+                                     moira_entry_info *info);
+MOIRA_API int32_t moira_bundle_input(const moira_bundle *bundle, int32_t entry,
+                                     int32_t input, moira_tensor_info *info);
+MOIRA_API int32_t moira_bundle_result(const moira_bundle *bundle, int32_t entry,
+                                      int32_t result, moira_tensor_info *info);
+MOIRA_API int32_t moira_bundle_variant(const moira_bundle *bundle,
+                                       int32_t entry, int32_t variant,
+                                       const char **name);
+
 /* --- Sessions ---------------------------------------------------------- */
 
 typedef struct moira_session_options {

@@ -1,0 +1,82 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the files of the C API share: handles, and the end of exceptions.
+
+#ifndef MOIRA_RUNTIME_SESSION_CAPISUPPORT_H
+#define MOIRA_RUNTIME_SESSION_CAPISUPPORT_H
+
+#include "session/Handles.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <new>
+
+struct moira_bundle {
+  std::shared_ptr<const moira::runtime::Program> program;
+};
+
+struct moira_session {
+  std::unique_ptr<moira::runtime::Session> session;
+};
+
+struct moira_statistics {
+  std::vector<moira::runtime::StepRow> steps;
+};
+
+namespace moira::runtime {
+
+/// Runs `action`, a function that returns a Status.
+template <typename Action> int32_t guarded(const Action &action) {
+  try {
+    return reportStatus(action());
+  } catch (const std::bad_alloc &) {
+    // No memory to say so in more words.
+    return reportStatus(Status(MOIRA_OUT_OF_MEMORY, "out of memory"));
+  } catch (const std::exception &error) {
+    return reportStatus(Status(MOIRA_FAILED, error.what()));
+  } catch (...) {
+    return reportStatus(Status(MOIRA_FAILED, "unknown failure"));
+  }
+}
+
+inline Status nullArgument(const char *name) {
+  return Status(MOIRA_INVALID_ARGUMENT,
+                concat(name, ": expected a pointer, got null"));
+}
+
+#define MOIRA_REQUIRE(argument)                                                \
+  do {                                                                         \
+    if (!(argument))                                                           \
+      return nullArgument(#argument);                                          \
+  } while (false)
+
+/// Copies what the caller's version of a struct has; the rest keeps its
+/// default. The first field of `Struct` is struct_size.
+template <typename Struct>
+Status readStruct(const Struct *given, Struct &value) {
+  if (given->struct_size < sizeof(uint32_t))
+    return Status(
+        MOIRA_INVALID_ARGUMENT,
+        concat("expected struct_size to be set, got ", given->struct_size));
+  std::memcpy(&value, given,
+              std::min<size_t>(given->struct_size, sizeof(Struct)));
+  return Status();
+}
+
+/// The other way round; keeps the caller's struct_size.
+template <typename Struct> Status writeStruct(Struct value, Struct *target) {
+  uint32_t size = target->struct_size;
+  if (size < sizeof(uint32_t))
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected struct_size to be set, got ", size));
+  value.struct_size = size;
+  std::memcpy(target, &value, std::min<size_t>(size, sizeof(Struct)));
+  return Status();
+}
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_SESSION_CAPISUPPORT_H
