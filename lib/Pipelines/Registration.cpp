@@ -6,7 +6,6 @@
 #include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
-#include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -94,7 +93,6 @@ static void registerPhasePipelines() {
 void moira::registerPasses() {
   moe::registerMoEPasses();
   moe::registerMoiraConversionPasses();
-  moe::registerMoiraVariantsPasses();
   registerPhasePipelines();
   // Upstream passes that programs and tests of ours use.
   registerTransformsPasses();
