@@ -1,7 +1,7 @@
 // RUN: moira-opt %s --pass-pipeline='builtin.module(func.func(moe-bound-capacity))' | FileCheck %s
 
 // CHECK-LABEL: @from_counts
-// CHECK-SAME: %[[T:.*]]: index
+// CHECK-SAME: %[[T:[a-z0-9]+]]: index
 func.func @from_counts(%t: index, %f: f64, %k: index, %counts: memref<4xi32>) -> index {
   // CHECK: %[[C:.*]] = moe.capacity
   // CHECK: %[[MIN:.*]] = arith.constant 3 : index

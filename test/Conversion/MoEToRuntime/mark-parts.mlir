@@ -24,8 +24,9 @@ func.func @layer(%l: memref<?x4xf32>, %ids: memref<?x2xi32>, %w: memref<?x2xf32>
     moe.yield %a : f32
   }
   // Dense work is charged to the rest of the step.
-  // CHECK: %[[OTHER:.*]] = arith.constant 0 : i64
-  // CHECK: call @moira_abi_enter(%{{.*}}, %[[OTHER]])
+  // CHECK: arith.constant 0 : i64
+  // CHECK-NEXT: %[[OTHER:.*]] = arith.constant 0 : i64
+  // CHECK-NEXT: call @moira_abi_enter(%{{.*}}, %[[OTHER]])
   // CHECK: moe.grouped_matmul
   moe.grouped_matmul rows(%x : memref<?x8xf32>) groups(%one : memref<1xi32>)
       weights(%q, %q : memref<1x1x8x16xf32>, memref<1x1x8x16xf32>) panels outs(%out : memref<?x8xf32>) {

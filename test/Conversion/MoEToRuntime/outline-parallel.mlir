@@ -15,9 +15,9 @@
 // CHECK:   arith.mulf %[[V]], %[[TWO]]
 
 // CHECK-LABEL: func.func @main
-// CHECK: %[[SPACE:.*]] = llvm.alloca
+// CHECK-DAG: %[[BODY:.*]] = constant @main_parallel_0
+// CHECK-DAG: %[[SPACE:.*]] = llvm.alloca
 // CHECK: llvm.store %{{.*}}, %[[SPACE]]
-// CHECK: %[[BODY:.*]] = {{.*}}constant @main_parallel_0
 // CHECK: %[[ADDRESS:.*]] = builtin.unrealized_conversion_cast %[[BODY]]
 // CHECK: llvm.call %{{.*}}(%{{.*}}, %[[ADDRESS]], %[[SPACE]], %{{.*}}, %{{.*}})
 // CHECK-NOT: scf.parallel
