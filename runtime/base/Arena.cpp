@@ -36,6 +36,8 @@ Result<void *> Arena::allocate(int64_t bytes) {
   void *address = static_cast<char *>(chunk.storage.data()) + chunk.used;
   chunk.used += rounded;
   highest = std::max(highest, mark());
+  if (account->poisons())
+    poisonMemory(address, rounded);
   return address;
 }
 

@@ -72,6 +72,13 @@ static int64_t machineBytes() {
   return static_cast<int64_t>(info.totalram + info.totalswap) * info.mem_unit;
 }
 
+void moira::runtime::poisonMemory(void *data, int64_t bytes) {
+  static constexpr unsigned char word[4] = {0xff, 0xff, 0xff, 0x7f};
+  auto *bytesOut = static_cast<unsigned char *>(data);
+  for (int64_t i = 0; i < bytes; ++i)
+    bytesOut[i] = word[i % 4];
+}
+
 Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
                                   MemoryKind kind, int64_t bytes) {
   Storage storage;
@@ -100,6 +107,8 @@ Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
   // Advice only: without huge pages everything works, more slowly.
   if (bytes >= hugePage)
     madvise(address, bytes & -hugePage, MADV_HUGEPAGE);
+  if (account->poisons())
+    poisonMemory(address, bytes);
   storage.account = std::move(account);
   storage.kind = kind;
   storage.address = address;

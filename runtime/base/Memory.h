@@ -31,8 +31,10 @@ struct MemoryFigures {
 /// Counts bytes against a limit. Any thread may call anything.
 class MemoryAccount {
 public:
-  /// `limit` in bytes; 0 means none.
-  explicit MemoryAccount(int64_t limit = 0) : limitBytes(limit) {}
+  /// `limit` in bytes; 0 means none. With `poison`, memory is poisoned before
+  /// it is handed out.
+  explicit MemoryAccount(int64_t limit = 0, bool poison = false)
+      : limitBytes(limit), poison(poison) {}
 
   /// Counts `bytes` >= 0, or returns false and counts nothing when the total
   /// would pass the limit.
@@ -40,14 +42,21 @@ public:
   void release(MemoryKind kind, int64_t bytes);
 
   int64_t limit() const { return limitBytes; }
+  bool poisons() const { return poison; }
   MemoryFigures figures() const;
 
 private:
   const int64_t limitBytes;
+  const bool poison;
   std::atomic<int64_t> total{0};
   std::atomic<int64_t> peak{0};
   std::array<std::atomic<int64_t>, 3> held{};
 };
+
+/// Fills memory with what is NaN in every floating-point type, and an integer
+/// that is no index (the words 0x7fffffff), so that a use of memory that nobody
+/// wrote shows.
+void poisonMemory(void *data, int64_t bytes);
 
 /// A block of counted memory, zero or not, given back by the destructor. Blocks
 /// of at least 2 MiB start on a 2 MiB boundary and ask for huge pages; smaller

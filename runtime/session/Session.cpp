@@ -46,8 +46,8 @@ struct Session::Impl {
 Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
                     const SessionOptions &options)
     : program(std::move(newProgram)), manifest(program->manifest()),
-      log(options.logLevel),
-      account(std::make_shared<MemoryAccount>(options.memoryLimit)),
+      log(options.logLevel), account(std::make_shared<MemoryAccount>(
+                                 options.memoryLimit, options.poisonMemory)),
       pool(options.threads), step(&pool, account),
       parameters(*program, pool, account, options.progress),
       ring(options.statisticsSteps),

@@ -24,6 +24,9 @@ struct SessionOptions {
   int64_t memoryLimit = 0;   ///< bytes; 0: none
   int statisticsSteps = 256; ///< rows of steps kept
   LogLevel logLevel = LogLevel::Quiet;
+  /// Fills all memory with poison (NaN) before generated code gets it: for
+  /// tests that no result depends on what nobody wrote.
+  bool poisonMemory = false;
   /// Called while parameters are bound, one call at a time, from any thread.
   std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
 };

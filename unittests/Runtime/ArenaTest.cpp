@@ -4,6 +4,7 @@
 #include "base/Arena.h"
 #include "Runtime/TestProgram.h"
 
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -167,6 +168,22 @@ TEST(ArenaLimit, GivesAllBack) {
     EXPECT_GT(account->figures().workspace, 1'500'000);
   }
   EXPECT_EQ(account->figures().workspace, 0);
+}
+
+/// Bytes that were used before are poisoned again.
+TEST(ArenaPoison, EveryAllocationIsNaN) {
+  auto account = std::make_shared<MemoryAccount>(0, /*poison=*/true);
+  Arena arena(account);
+  for (int round = 0; round < 2; ++round) {
+    Result<void *> address = arena.allocate(100);
+    ASSERT_OK(address.status());
+    auto *values = static_cast<float *>(*address);
+    for (int i = 0; i < 25; ++i) {
+      EXPECT_TRUE(std::isnan(values[i]));
+      values[i] = 0;
+    }
+    ASSERT_TRUE(arena.release(0));
+  }
 }
 
 /// Compares with a plain model: a stack of blocks, each filled with its number.
