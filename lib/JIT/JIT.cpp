@@ -6,6 +6,7 @@
 #include "LoadedObject.h"
 #include "ObjectCache.h"
 #include "moira/JIT/HostCompiler.h"
+#include "session/HostCode.h"
 #include "session/Program.h"
 
 using namespace moira;
@@ -14,13 +15,15 @@ static llvm::Error toError(const Status &status) {
   return llvm::createStringError(status.message);
 }
 
-/// A program from an object and its manifest.
+/// A program from an object and its manifest, if this machine can run it.
 static llvm::Expected<std::shared_ptr<const runtime::Program>>
 load(CompiledObject compiled) {
   Result<runtime::Manifest> manifest =
       runtime::Manifest::parse(compiled.manifest);
   if (!manifest.ok())
     return toError(manifest.status());
+  if (Status status = runtime::checkTarget(manifest->target); !status.ok())
+    return toError(status);
   llvm::Expected<std::shared_ptr<LoadedObject>> object =
       LoadedObject::load(std::move(compiled.object), listSymbols(*manifest));
   if (!object)

@@ -142,9 +142,9 @@ moira::linkSharedObject(llvm::MemoryBufferRef object) {
                                  "-z", "defs", "--as-needed",
                                  "--hash-style=gnu", "--build-id=none"});
   const SystemLibraries &libraries = SystemLibraries::get();
-  for (llvm::StringRef library : {libraries.mathPath(), libraries.cPath()})
-    if (!library.empty())
-      args.push_back(library);
+  for (const std::string *library : {&libraries.mathPath(), &libraries.cPath()})
+    if (!library->empty())
+      args.push_back(*library);
 
   std::string message;
   std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""),

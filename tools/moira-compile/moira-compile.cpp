@@ -1,0 +1,266 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles a program to a bundle, or stops on the way.
+
+#include "Describe.h"
+
+#include "io/AtomicFile.h"
+#include "moira/JIT/HostCompiler.h"
+#include "moira/JIT/ParseProgram.h"
+#include "moira/Target/Link.h"
+#include "support/CommandLine.h"
+
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/SmallVectorMemoryBuffer.h"
+
+using namespace moira;
+using namespace moira::tools;
+namespace cl = llvm::cl;
+
+static constexpr llvm::StringLiteral toolName = "moira-compile";
+
+namespace {
+/// The command line. A struct, so that options are registered when main asks
+/// for them.
+struct CommandLine {
+  cl::OptionCategory category{"moira-compile options"};
+  cl::opt<std::string> input{cl::Positional, cl::desc("FILE.mlir | FILE.moira"),
+                             cl::init("-"), cl::cat(category)};
+  cl::opt<std::string> output{
+      "o", cl::value_desc("file"), cl::cat(category),
+      cl::desc("Where the result goes; '-' is standard output. Default: "
+               "FILE.moira or FILE.o in the current folder, text to standard "
+               "output")};
+  cl::opt<std::string> emit{
+      "emit", cl::init("bundle"), cl::value_desc("bundle|object|llvm|asm"),
+      cl::cat(category), cl::desc("What to make (default: bundle)")};
+  cl::opt<std::string> compileTo{
+      "compile-to", cl::value_desc("input|kernels|bufferized|target"),
+      cl::cat(category), cl::desc("Stop after this phase and print the IR")};
+  cl::opt<std::string> dumpPhases{
+      "dump-phases", cl::value_desc("folder"), cl::cat(category),
+      cl::desc("Also write the IR after each phase into this folder")};
+  cl::opt<std::string> cpu{
+      "target-cpu", cl::init("host"), cl::value_desc("name"), cl::cat(category),
+      cl::desc("Processor to compile for: host (default), x86-64-v3, ...")};
+  cl::opt<std::string> optLevel{
+      "O",
+      cl::Prefix,
+      cl::init("3"),
+      cl::value_desc("level"),
+      cl::cat(category),
+      cl::desc("Optimisation level, 0 to 3 (default)")};
+  cl::list<std::string> rows{
+      "rows", cl::CommaSeparated, cl::value_desc("decode,prefill"),
+      cl::cat(category),
+      cl::desc("Row classes to compile variants for (default: all)")};
+  cl::opt<std::string> entry{
+      "entry", cl::value_desc("function"), cl::cat(category),
+      cl::desc("Function to compile (default: the public one, or @main)")};
+  cl::opt<bool> oracle{"oracle", cl::cat(category),
+                       cl::desc("Compile the decomposed program, the "
+                                "executable meaning of every operation")};
+  cl::opt<bool> describe{"describe", cl::cat(category),
+                         cl::desc("Print what the bundle holds; with a "
+                                  "program, compile it for that")};
+  cl::opt<bool> json{"json", cl::cat(category),
+                     cl::desc("With --describe: print JSON")};
+};
+} // namespace
+
+static llvm::Expected<JitOptions> makeOptions(const CommandLine &line) {
+  JitOptions options;
+  options.cpu = line.cpu;
+  llvm::Expected<int64_t> level =
+      readNumber("O", line.optLevel.getValue(), 0, 3);
+  if (!level)
+    return level.takeError();
+  options.optLevel = *level;
+  options.dumpDirectory = line.dumpPhases;
+  options.pipeline.entry = line.entry;
+  options.pipeline.oracle = line.oracle;
+  options.pipeline.moduleName =
+      line.input == "-" ? "stdin" : llvm::sys::path::filename(line.input).str();
+  if (!line.rows.empty())
+    options.pipeline.rowClasses.clear();
+  for (const std::string &name : line.rows) {
+    std::optional<mlir::moe::RowClass> rows =
+        mlir::moe::symbolizeRowClass(name);
+    if (!rows)
+      return llvm::createStringError(
+          "--rows: expected 'decode' or 'prefill', got '" + name + "'");
+    if (llvm::is_contained(options.pipeline.rowClasses, *rows))
+      return llvm::createStringError("--rows: expected each class once, got '" +
+                                     name + "' twice");
+    options.pipeline.rowClasses.push_back(*rows);
+  }
+  return options;
+}
+
+//===----------------------------------------------------------------------===//
+// Output
+//===----------------------------------------------------------------------===//
+
+static llvm::Error writeOutput(const CommandLine &line, llvm::StringRef bytes,
+                               bool isText, llvm::StringRef extension) {
+  llvm::SmallString<128> path(line.output.getValue());
+  if (path.empty() && (isText || line.input == "-"))
+    path = "-";
+  if (path.empty()) {
+    path = llvm::sys::path::filename(line.input);
+    llvm::sys::path::replace_extension(path, extension);
+  }
+  if (path != "-")
+    return toError(io::writeFile(path.str().str(), bytes.data(), bytes.size()));
+  if (!isText && llvm::sys::Process::StandardOutIsDisplayed())
+    return llvm::createStringError(
+        "expected a file for binary output (-o FILE), got a terminal");
+  llvm::outs() << bytes;
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Work
+//===----------------------------------------------------------------------===//
+
+static llvm::Error describeContents(const CommandLine &line,
+                                    const runtime::BundleContents &contents) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (llvm::Error error = line.json ? describeJson(contents, stream)
+                                    : describe(contents, line.input, stream))
+    return error;
+  return writeOutput(line, text, /*isText=*/true, "");
+}
+
+static llvm::Error describeBundle(const CommandLine &line) {
+  if (!line.describe)
+    return llvm::createStringError(
+        line.input +
+        ": expected a program to compile, got a bundle (--describe "
+        "prints what it holds)");
+  auto file = runtime::BundleFile::open(line.input);
+  if (!file.ok())
+    return toError(file.status());
+  return describeContents(line, (*file)->contents());
+}
+
+static llvm::Error emitBundle(const CommandLine &line,
+                              const HostCompiler &compiler,
+                              mlir::ModuleOp module) {
+  llvm::Expected<CompiledObject> compiled = compiler.compile(module);
+  if (!compiled)
+    return compiled.takeError();
+  auto linked = linkSharedObject(compiled->object->getMemBufferRef());
+  if (!linked)
+    return linked.takeError();
+  llvm::StringRef code = (*linked)->getBuffer();
+  runtime::BundleContents contents;
+  contents.manifest = compiled->manifest;
+  contents.hostCode = std::string_view(code.data(), code.size());
+  if (line.describe)
+    return describeContents(line, contents);
+  std::vector<unsigned char> bytes = runtime::encodeBundle(contents);
+  return writeOutput(
+      line,
+      llvm::StringRef(reinterpret_cast<char *>(bytes.data()), bytes.size()),
+      /*isText=*/false, "moira");
+}
+
+static llvm::Error emitCode(const CommandLine &line,
+                            const HostCompiler &compiler,
+                            mlir::ModuleOp module) {
+  if (llvm::Error error = compiler.lower(module, Phase::Target))
+    return error;
+  llvm::LLVMContext context;
+  auto translated = compiler.translate(module, context);
+  if (!translated)
+    return translated.takeError();
+  if (line.emit == "llvm") {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    (*translated)->print(stream, nullptr);
+    return writeOutput(line, text, /*isText=*/true, "");
+  }
+  bool isText = line.emit == "asm";
+  auto code =
+      compiler.target().emit(**translated, isText ? HostTarget::Output::Assembly
+                                                  : HostTarget::Output::Object);
+  if (!code)
+    return code.takeError();
+  return writeOutput(line, (*code)->getBuffer(), isText, "o");
+}
+
+static llvm::Error emitPhase(const CommandLine &line,
+                             const HostCompiler &compiler,
+                             mlir::ModuleOp module) {
+  std::optional<Phase> phase = symbolizePhase(line.compileTo);
+  if (!phase)
+    return llvm::createStringError("--compile-to: expected input, kernels, "
+                                   "bufferized or target, got '" +
+                                   line.compileTo + "'");
+  if (llvm::Error error = compiler.lower(module, *phase))
+    return error;
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module->print(stream);
+  stream << '\n';
+  return writeOutput(line, text, /*isText=*/true, "");
+}
+
+static llvm::Error run(const CommandLine &line) {
+  if (line.json && !line.describe)
+    return llvm::createStringError(
+        "--json: expected --describe beside it, got none");
+  if (!llvm::is_contained({"bundle", "object", "llvm", "asm"}, line.emit))
+    return llvm::createStringError("--emit: expected bundle, object, llvm or "
+                                   "asm, got '" +
+                                   line.emit + "'");
+  bool stopsEarly = !line.compileTo.empty() || line.emit != "bundle";
+  if (line.describe && stopsEarly)
+    return llvm::createStringError("--describe: expected a bundle to be made, "
+                                   "got another --emit or --compile-to");
+  if (!line.compileTo.empty() && line.emit.getNumOccurrences() > 0)
+    return llvm::createStringError("expected --compile-to or --emit, got both");
+  if (line.input != "-" && looksLikeBundle(line.input))
+    return describeBundle(line);
+
+  llvm::Expected<JitOptions> options = makeOptions(line);
+  if (!options)
+    return options.takeError();
+  llvm::Expected<HostCompiler> compiler = HostCompiler::create(*options);
+  if (!compiler)
+    return compiler.takeError();
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  WarningPrinter warnings(&context, toolName);
+  llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>> module =
+      parseProgram(line.input, context);
+  if (!module)
+    return module.takeError();
+  if (!line.compileTo.empty())
+    return emitPhase(line, *compiler, **module);
+  if (line.emit == "bundle")
+    return emitBundle(line, *compiler, **module);
+  return emitCode(line, *compiler, **module);
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  forgetLibraryOptions();
+  CommandLine line;
+  if (llvm::Error error = parseCommandLine(
+          argc, argv,
+          "Compiles a Moira program to a bundle, or stops on the way\n"))
+    return fail(toolName, std::move(error));
+  if (llvm::Error error = run(line))
+    return fail(toolName, std::move(error));
+  return 0;
+}

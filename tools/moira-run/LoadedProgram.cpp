@@ -1,0 +1,151 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "LoadedProgram.h"
+
+#include "moira/JIT/ParseProgram.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/Path.h"
+
+#include <chrono>
+
+using namespace moira;
+using namespace moira::tools;
+
+llvm::Error LoadedProgram::openSource(const std::string &path) {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  context = std::make_unique<mlir::MLIRContext>(
+      registry, mlir::MLIRContext::Threading::DISABLED);
+  warnings = std::make_unique<WarningPrinter>(context.get(), runToolName);
+  llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>> parsed =
+      parseProgram(path, *context);
+  if (!parsed)
+    return parsed.takeError();
+  module = std::move(*parsed);
+  return llvm::Error::success();
+}
+
+llvm::Error LoadedProgram::openBundle() {
+  auto file = runtime::BundleFile::open(options.program);
+  if (!file.ok())
+    return toError(file.status());
+  auto loaded = runtime::Program::load(*file);
+  if (!loaded.ok())
+    return toError(loaded.status().within(options.program));
+  main = *loaded;
+  return llvm::Error::success();
+}
+
+llvm::Error LoadedProgram::chooseEntry() {
+  const runtime::Manifest &manifest = main->manifest();
+  if (!options.entry.empty())
+    entryIndex = manifest.findEntry(options.entry);
+  else if (manifest.entries.size() > 1)
+    entryIndex = manifest.findEntry("main");
+  if (entryIndex >= 0 && !manifest.entries.empty()) {
+    ownResultCount = entry().results.size();
+    return llvm::Error::success();
+  }
+  std::string known;
+  for (const runtime::EntrySpec &entry : manifest.entries)
+    known += (known.empty() ? "'" : ", '") + entry.name + "'";
+  return llvm::createStringError(
+      options.program + ": --entry: expected one of " +
+      (known.empty() ? "the program's entries (it has none)" : known) +
+      ", got '" + options.entry + "'");
+}
+
+/// The function that the manifest's entry was made from.
+static mlir::func::FuncOp findFunction(mlir::ModuleOp module,
+                                       const std::string &name) {
+  return module.lookupSymbol<mlir::func::FuncOp>(name);
+}
+
+llvm::Expected<std::unique_ptr<LoadedProgram>>
+LoadedProgram::load(const RunOptions &options) {
+  std::unique_ptr<LoadedProgram> loaded(new LoadedProgram(options));
+  const std::string &source =
+      options.isBundle ? options.source : options.program;
+  if (!source.empty())
+    if (llvm::Error error = loaded->openSource(source))
+      return error;
+  if (options.isBundle) {
+    if (llvm::Error error = loaded->openBundle())
+      return error;
+  } else {
+    auto started = std::chrono::steady_clock::now();
+    auto program = loaded->compileAs(/*oracle=*/false,
+                                     /*exposeRouting=*/options.verify,
+                                     /*replayRouting=*/false);
+    if (!program)
+      return program.takeError();
+    loaded->main = *program;
+    loaded->seconds = std::chrono::duration<double>(
+                          std::chrono::steady_clock::now() - started)
+                          .count();
+  }
+  if (llvm::Error error = loaded->chooseEntry())
+    return error;
+  if (!loaded->hasSource())
+    return loaded;
+  const std::string &name = loaded->entry().name;
+  mlir::func::FuncOp function = findFunction(*loaded->module, name);
+  if (!function)
+    return llvm::createStringError(source + ": expected a function '" + name +
+                                   "', got none");
+  loaded->ownResultCount = function.getNumResults();
+  return loaded;
+}
+
+llvm::Expected<std::shared_ptr<const runtime::Program>>
+LoadedProgram::compileAs(bool oracle, bool exposeRouting,
+                         bool replayRouting) const {
+  JitOptions jit = options.jit;
+  const std::string &path = options.isBundle ? options.source : options.program;
+  jit.pipeline.moduleName =
+      path == "-" ? "stdin" : llvm::sys::path::filename(path).str();
+  jit.pipeline.oracle = oracle;
+  jit.pipeline.exposeRouting = exposeRouting;
+  jit.pipeline.replayRouting = replayRouting;
+  if (main) {
+    // The folder has the phases of the program itself.
+    jit.dumpDirectory.clear();
+    jit.pipeline.entry = entry().name;
+  }
+  return compile(*module, jit);
+}
+
+std::vector<GateInfo> LoadedProgram::gates(size_t expected) const {
+  std::vector<GateInfo> found;
+  mlir::func::FuncOp function = findFunction(*module, entry().name);
+  function.walk([&](mlir::moe::GateOp gate) {
+    mlir::moe::RouterAttr router = gate.getRouter();
+    GateInfo info;
+    info.isTopKOfLogits = gate->getNumOperands() == 1 &&
+                          router.getGroups() == 1 && !router.getExpertChoice();
+    found.push_back(info);
+  });
+  if (found.size() != expected)
+    found.assign(expected, GateInfo());
+  return found;
+}
+
+std::string LoadedProgram::tokenDependence() const {
+  std::string reason;
+  mlir::ModuleOp source = *module;
+  source.walk([&](mlir::Operation *op) {
+    if (auto assign = llvm::dyn_cast<mlir::moe::AssignOp>(op))
+      reason = assign.getCapacity() ? "moe.assign has a capacity" : "";
+    else if (auto gate = llvm::dyn_cast<mlir::moe::GateOp>(op))
+      reason = gate.getRouter().getExpertChoice()
+                   ? "moe.gate lets experts choose tokens"
+                   : "";
+    else if (llvm::isa<mlir::moe::NoiseOp>(op))
+      reason = "moe.noise draws by token number";
+    return reason.empty() ? mlir::WalkResult::advance()
+                          : mlir::WalkResult::interrupt();
+  });
+  return reason;
+}

@@ -1,0 +1,207 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "Options.h"
+
+#include "support/CommandLine.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace moira;
+using namespace moira::tools;
+namespace cl = llvm::cl;
+
+namespace {
+/// The command line. A struct, so that options are registered when main asks
+/// for them.
+struct CommandLine {
+  cl::OptionCategory category{"moira-run options"};
+  cl::opt<std::string> program{cl::Positional, cl::Required,
+                               cl::desc("FILE.mlir | FILE.moira"),
+                               cl::cat(category)};
+  cl::list<std::string> inputs{
+      "input", cl::value_desc("[name=]file"), cl::cat(category),
+      cl::desc("An input: x.npy, x.safetensors:tensor, or name=number for a "
+               "scalar; in order, or by name (default: random)")};
+  cl::opt<std::string> weights{
+      "weights", cl::value_desc("path"), cl::cat(category),
+      cl::desc("Checkpoint: a .safetensors file, or a folder with one or with "
+               "an index and shards (default: random)")};
+  cl::opt<std::string> seed{
+      "seed", cl::init("0"), cl::value_desc("number"), cl::cat(category),
+      cl::desc("Of random inputs and weights (default: 0)")};
+  cl::opt<std::string> tokens{
+      "tokens", cl::value_desc("number"), cl::cat(category),
+      cl::desc("Size of every dynamic dimension that no input file gives "
+               "(default: 256)")};
+  cl::opt<std::string> output{
+      "output", cl::value_desc("file"), cl::cat(category),
+      cl::desc("Write the results: y.npy (one result) or y.safetensors")};
+  cl::opt<std::string> verify{
+      "verify", cl::ValueOptional, cl::value_desc("rows:N"), cl::cat(category),
+      cl::desc("Compare with the decomposed program: all rows, or N tokens of "
+               "a program whose tokens do not influence each other")};
+  cl::opt<std::string> source{
+      "source", cl::value_desc("file"), cl::cat(category),
+      cl::desc("The program that a bundle was made from, for --verify")};
+  cl::opt<std::string> repeat{
+      "repeat", cl::init("0"), cl::value_desc("number"), cl::cat(category),
+      cl::desc("Timed runs after the first (default: 0)")};
+  cl::opt<bool> json{"json", cl::cat(category),
+                     cl::desc("Print the report as JSON")};
+  cl::opt<std::string> variant{
+      "variant", cl::value_desc("name"), cl::cat(category),
+      cl::desc("Variant to run (default: chosen by the number of rows)")};
+  cl::opt<std::string> entry{
+      "entry", cl::value_desc("function"), cl::cat(category),
+      cl::desc("Function to run (default: the public one, or @main)")};
+  cl::opt<std::string> threads{"threads", cl::init("0"),
+                               cl::value_desc("number"), cl::cat(category),
+                               cl::desc("Default: one per processor")};
+  cl::opt<std::string> memoryLimit{
+      "memory-limit", cl::value_desc("bytes"), cl::cat(category),
+      cl::desc("Refuse to hold more, e.g. 800000000, 512M, 4G")};
+  cl::opt<std::string> cpu{
+      "target-cpu", cl::init("host"), cl::value_desc("name"), cl::cat(category),
+      cl::desc("Processor to compile for: host (default), x86-64-v3, ...")};
+  cl::opt<std::string> optLevel{
+      "O",
+      cl::Prefix,
+      cl::init("3"),
+      cl::value_desc("level"),
+      cl::cat(category),
+      cl::desc("Optimisation level, 0 to 3 (default)")};
+  cl::opt<std::string> cacheDir{
+      "cache-dir", cl::value_desc("folder"), cl::cat(category),
+      cl::desc("Where compiled programs are kept (default: moira in the "
+               "user's cache folder)")};
+  cl::opt<bool> noCache{"no-cache", cl::cat(category),
+                        cl::desc("Keep no compiled programs")};
+  cl::opt<std::string> dumpPhases{
+      "dump-phases", cl::value_desc("folder"), cl::cat(category),
+      cl::desc("Write the IR after each phase into this folder")};
+};
+} // namespace
+
+static llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
+                            const llvm::Twine &got) {
+  return llvm::createStringError("--" + option + ": expected " + what +
+                                 ", got '" + got + "'");
+}
+
+static llvm::Error readVerify(const CommandLine &line, RunOptions &options) {
+  options.verify = line.verify.getNumOccurrences() > 0;
+  llvm::StringRef text = line.verify;
+  if (!options.verify || text.empty())
+    return llvm::Error::success();
+  if (!text.consume_front("rows:") ||
+      text.getAsInteger(10, options.verifyRows) || options.verifyRows < 1)
+    return expected("verify", "nothing or rows:N with N of at least 1",
+                    line.verify.getValue());
+  return llvm::Error::success();
+}
+
+/// Reads a number into a field of the options.
+template <typename T>
+static llvm::Error readInto(T &field, const cl::opt<std::string> &option,
+                            int64_t least, int64_t most) {
+  llvm::Expected<int64_t> number =
+      readNumber(option.ArgStr, option.getValue(), least, most);
+  if (!number)
+    return number.takeError();
+  field = *number;
+  return llvm::Error::success();
+}
+
+static llvm::Error readNumbers(const CommandLine &line, RunOptions &options) {
+  if (llvm::Error error = readInto(options.seed, line.seed, 0, INT64_MAX))
+    return error;
+  if (line.tokens.getNumOccurrences() > 0)
+    if (llvm::Error error = readInto(options.tokens, line.tokens, 0, INT64_MAX))
+      return error;
+  if (llvm::Error error = readInto(options.repeat, line.repeat, 0, 1000000))
+    return error;
+  if (llvm::Error error = readInto(options.threads, line.threads, 0, 4096))
+    return error;
+  if (llvm::Error error = readInto(options.jit.optLevel, line.optLevel, 0, 3))
+    return error;
+  if (line.memoryLimit.getNumOccurrences() > 0) {
+    std::optional<int64_t> bytes = parseBytes(line.memoryLimit);
+    if (!bytes || *bytes == 0)
+      return expected("memory-limit",
+                      "a number of bytes such as 800000000, 512M or 4G",
+                      line.memoryLimit.getValue());
+    options.memoryLimit = *bytes;
+  }
+  return llvm::Error::success();
+}
+
+static llvm::Error readCache(const CommandLine &line, RunOptions &options) {
+  if (line.noCache)
+    return llvm::Error::success();
+  llvm::SmallString<128> folder(line.cacheDir.getValue());
+  if (folder.empty()) {
+    // Without a home folder there is no cache.
+    if (!llvm::sys::path::cache_directory(folder))
+      return llvm::Error::success();
+    llvm::sys::path::append(folder, "moira");
+  } else if (std::error_code error =
+                 llvm::sys::fs::create_directories(folder)) {
+    return llvm::createStringError(
+        error, "--cache-dir: %s: expected a folder, got '%s'", folder.c_str(),
+        error.message().c_str());
+  }
+  options.jit.cacheDirectory = std::string(folder);
+  return llvm::Error::success();
+}
+
+static llvm::Error checkTogether(const CommandLine &line,
+                                 const RunOptions &options) {
+  if (options.isBundle && options.verify && options.source.empty())
+    return llvm::createStringError(
+        options.program + ": expected --source FILE.mlir to verify a bundle "
+                          "against, got none");
+  if (!options.isBundle && !options.source.empty())
+    return llvm::createStringError(
+        "--source: expected a bundle to go with it, got a program");
+  if (!options.source.empty() && !options.verify)
+    return llvm::createStringError(
+        "--source: expected --verify beside it, got none");
+  llvm::StringRef extension = llvm::sys::path::extension(options.output);
+  if (!options.output.empty() && extension != ".npy" &&
+      extension != ".safetensors")
+    return expected("output", "a file name that ends in .npy or .safetensors",
+                    options.output);
+  return llvm::Error::success();
+}
+
+llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
+  forgetLibraryOptions();
+  CommandLine line;
+  if (llvm::Error error = parseCommandLine(
+          argc, argv, "Compiles (or loads) and runs a Moira program\n"))
+    return error;
+  RunOptions options;
+  options.program = line.program;
+  options.isBundle = line.program != "-" && looksLikeBundle(line.program);
+  options.source = line.source;
+  options.entry = line.entry;
+  options.inputs = line.inputs;
+  options.weights = line.weights;
+  options.output = line.output;
+  options.json = line.json;
+  options.variant = line.variant;
+  options.jit.cpu = line.cpu;
+  options.jit.dumpDirectory = line.dumpPhases;
+  options.jit.pipeline.entry = line.entry;
+  if (llvm::Error error = readVerify(line, options))
+    return error;
+  if (llvm::Error error = readNumbers(line, options))
+    return error;
+  if (llvm::Error error = readCache(line, options))
+    return error;
+  if (llvm::Error error = checkTogether(line, options))
+    return error;
+  return options;
+}

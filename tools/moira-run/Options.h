@@ -1,0 +1,45 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
+#define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
+
+#include "moira/jit.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace moira::tools {
+
+inline constexpr llvm::StringLiteral runToolName = "moira-run";
+
+/// What the command line asks for, checked as far as possible without files.
+struct RunOptions {
+  std::string program; ///< FILE.mlir or FILE.moira
+  bool isBundle = false;
+  std::string source; ///< of a bundle, for --verify
+  std::string entry;  ///< empty: the only one
+
+  std::vector<std::string> inputs; ///< FILE, NAME=FILE or NAME=NUMBER
+  std::string weights;             ///< empty: random
+  std::string output;              ///< empty: none
+  uint64_t seed = 0;
+  std::optional<int64_t> tokens; ///< every dynamic dim without a file
+
+  bool verify = false;
+  int64_t verifyRows = 0; ///< 0: all
+  int64_t repeat = 0;     ///< runs after the first
+  bool json = false;
+  std::string variant; ///< empty: chosen by rows
+  int threads = 0;
+  int64_t memoryLimit = 0;
+  JitOptions jit;
+};
+
+/// Reads the command line; the options are registered here.
+llvm::Expected<RunOptions> parseOptions(int argc, char **argv);
+
+} // namespace moira::tools
+
+#endif // MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H

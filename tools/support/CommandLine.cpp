@@ -1,0 +1,128 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "support/CommandLine.h"
+
+#include "moira/runtime.h"
+#include "session/BundleFormat.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace moira;
+
+int tools::fail(llvm::StringRef tool, llvm::Error error) {
+  std::string text = llvm::toString(std::move(error));
+  if (text.empty())
+    return 1;
+  llvm::errs() << tool << ": error: " << llvm::StringRef(text).split('\n').first
+               << '\n';
+  return 1;
+}
+
+llvm::Error tools::toError(const Status &status) {
+  if (status.ok())
+    return llvm::Error::success();
+  return llvm::createStringError(status.message);
+}
+
+void tools::forgetLibraryOptions() { llvm::cl::ResetCommandLineParser(); }
+
+llvm::Error tools::parseCommandLine(int argc, char **argv,
+                                    llvm::StringRef overview) {
+  llvm::cl::SetVersionPrinter([](llvm::raw_ostream &stream) {
+    stream << "moira " << moira_version() << '\n';
+  });
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (llvm::cl::ParseCommandLineOptions(argc, argv, overview, &stream))
+    return llvm::Error::success();
+  // Errors in an option's value have been printed; the text is empty then. Else
+  // "TOOL: text.  Try: 'PATH --help'", perhaps with a second line.
+  llvm::StringRef line = llvm::StringRef(text).split('\n').first;
+  line = line.split("  Try: ").first.rtrim(".! ");
+  size_t place = line.find(": ");
+  if (place != llvm::StringRef::npos)
+    line = line.substr(place + 2);
+  std::string message = line.str();
+  if (!message.empty())
+    message[0] = llvm::toLower(message[0]);
+  return llvm::createStringError(message);
+}
+
+bool tools::looksLikeBundle(llvm::StringRef path) {
+  char magic[sizeof(runtime::bundleMagic)];
+  llvm::Expected<llvm::sys::fs::file_t> file =
+      llvm::sys::fs::openNativeFileForRead(path);
+  if (!file) {
+    llvm::consumeError(file.takeError());
+    return llvm::sys::path::extension(path) == ".moira";
+  }
+  llvm::Expected<size_t> bytes = llvm::sys::fs::readNativeFile(
+      *file, llvm::MutableArrayRef<char>(magic, sizeof(magic)));
+  (void)llvm::sys::fs::closeFile(*file);
+  if (!bytes)
+    llvm::consumeError(bytes.takeError());
+  else if (*bytes == sizeof(magic) &&
+           std::memcmp(magic, runtime::bundleMagic, sizeof(magic)) == 0)
+    return true;
+  return llvm::sys::path::extension(path) == ".moira";
+}
+
+llvm::Expected<int64_t> tools::readNumber(llvm::StringRef option,
+                                          llvm::StringRef text, int64_t least,
+                                          int64_t most) {
+  int64_t number = 0;
+  if (!text.getAsInteger(10, number) && number >= least && number <= most)
+    return number;
+  std::string range =
+      most == INT64_MAX ? " or more" : " to " + llvm::itostr(most);
+  return llvm::createStringError("--" + option + ": expected a number, " +
+                                 llvm::Twine(least) + range + ", got '" + text +
+                                 "'");
+}
+
+std::string tools::formatBytes(double bytes) {
+  static constexpr const char *units[] = {"B", "kB", "MB", "GB", "TB"};
+  unsigned unit = 0;
+  for (; bytes >= 1000 && unit + 1 < std::size(units); ++unit)
+    bytes /= 1000;
+  std::string text;
+  llvm::raw_string_ostream(text)
+      << llvm::format(unit == 0 ? "%.0f" : "%.1f", bytes) << ' ' << units[unit];
+  return text;
+}
+
+std::optional<int64_t> tools::parseBytes(llvm::StringRef text) {
+  static constexpr llvm::StringLiteral suffixes = "KMGT";
+  unsigned shift = 0;
+  if (!text.empty()) {
+    size_t place = suffixes.find(llvm::toUpper(text.back()));
+    if (place != llvm::StringRef::npos) {
+      shift = 10 * (place + 1);
+      text = text.drop_back();
+    }
+  }
+  int64_t number = 0;
+  if (text.getAsInteger(10, number) || number < 0 ||
+      number > (INT64_MAX >> shift))
+    return std::nullopt;
+  return number << shift;
+}
+
+tools::WarningPrinter::WarningPrinter(mlir::MLIRContext *context,
+                                      llvm::StringRef tool)
+    : handler(context, [tool = tool.str()](mlir::Diagnostic &diagnostic) {
+        if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Warning)
+          return mlir::failure();
+        llvm::errs() << tool << ": warning: ";
+        if (auto place =
+                llvm::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation()))
+          llvm::errs() << place.getFilename().getValue() << ':'
+                       << place.getLine() << ':' << place.getColumn() << ": ";
+        llvm::errs() << diagnostic.str() << '\n';
+        return mlir::success();
+      }) {}

@@ -1,0 +1,59 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What our command-line tools share. Every error is one line on stderr,
+// "TOOL: error: MESSAGE", and exit code 1.
+
+#ifndef MOIRA_TOOLS_SUPPORT_COMMANDLINE_H
+#define MOIRA_TOOLS_SUPPORT_COMMANDLINE_H
+
+#include "base/Status.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Error.h"
+
+#include <optional>
+#include <string>
+
+namespace moira::tools {
+
+/// Prints the first line of `error` and returns 1.
+int fail(llvm::StringRef tool, llvm::Error error);
+
+llvm::Error toError(const Status &status);
+
+/// Forgets the options that libraries have registered, some of them under
+/// names that a tool wants. Before the tool's own options are made.
+void forgetLibraryOptions();
+
+/// Parses the command line.
+llvm::Error parseCommandLine(int argc, char **argv, llvm::StringRef overview);
+
+/// Whether the file's first bytes, or else its name, say that it is a bundle.
+bool looksLikeBundle(llvm::StringRef path);
+
+/// Reads the value of `option` as a number between `least` and `most`. Numbers
+/// are options of type string, so that their errors look like all others.
+llvm::Expected<int64_t> readNumber(llvm::StringRef option, llvm::StringRef text,
+                                   int64_t least, int64_t most);
+
+/// "4.2 MB", "805.3 MB".
+std::string formatBytes(double bytes);
+
+/// Reads "4096", "512M", "4G" (powers of 1024). Nothing where the text is no
+/// such number, or is negative or too large.
+std::optional<int64_t> parseBytes(llvm::StringRef text);
+
+/// Prints warnings of a context as "TOOL: warning: FILE:LINE:COLUMN: TEXT".
+class WarningPrinter {
+public:
+  WarningPrinter(mlir::MLIRContext *context, llvm::StringRef tool);
+
+private:
+  mlir::ScopedDiagnosticHandler handler;
+};
+
+} // namespace moira::tools
+
+#endif // MOIRA_TOOLS_SUPPORT_COMMANDLINE_H
