@@ -13,6 +13,8 @@
 
 namespace moira::runtime {
 
+class Scheduler;
+
 /// Runs loops on up to `threads` threads, the caller among them.
 class Pool {
 public:
@@ -35,9 +37,8 @@ public:
            const std::function<void(int64_t index, int64_t worker)> &body);
 
 private:
-  struct Arena;
   const int threadCount;
-  std::unique_ptr<Arena> arena; ///< null for one thread
+  std::unique_ptr<Scheduler> scheduler; ///< null for one thread
 };
 
 } // namespace moira::runtime

@@ -65,6 +65,11 @@ std::vector<float> integerRows(int64_t rows, int64_t features = 4);
     ::moira::Status moiraTested = (expression);                                \
     EXPECT_TRUE(moiraTested.ok()) << moiraTested.message;                      \
   } while (false)
+#define ASSERT_OK(expression)                                                  \
+  do {                                                                         \
+    ::moira::Status moiraTested = (expression);                                \
+    ASSERT_TRUE(moiraTested.ok()) << moiraTested.message;                      \
+  } while (false)
 #define EXPECT_ERROR(expression, expectedCode, expectedMessage)                \
   do {                                                                         \
     ::moira::Status moiraTested = (expression);                                \
