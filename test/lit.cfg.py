@@ -26,6 +26,8 @@ config.environment["PATH"] = os.pathsep.join(
 config.environment["HOME"] = config.test_exec_root
 config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root,
                                                     ".cache")
+# Scripts of the source tree leave nothing beside themselves.
+config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 for name in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
