@@ -218,6 +218,22 @@ Value DecomposeBuilder::loopIndex(unsigned loop) {
   return linalg::IndexOp::create(*this, loop);
 }
 
+Value mlir::moe::detail::buildHoistedEmpty(OpBuilder &builder, Location loc,
+                                           ArrayRef<OpFoldResult> sizes,
+                                           Type element) {
+  OpBuilder::InsertionGuard guard(builder);
+  bool isStatic = llvm::all_of(
+      sizes, [](OpFoldResult size) { return isa<Attribute>(size); });
+  while (isStatic) {
+    auto loop =
+        dyn_cast<scf::ForOp>(builder.getInsertionBlock()->getParentOp());
+    if (!loop)
+      break;
+    builder.setInsertionPoint(loop);
+  }
+  return tensor::EmptyOp::create(builder, loc, sizes, element);
+}
+
 FloatType mlir::moe::detail::getAccumulatorType(Type element) {
   if (element.isF64())
     return Float64Type::get(element.getContext());

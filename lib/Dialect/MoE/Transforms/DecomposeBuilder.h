@@ -87,6 +87,11 @@ public:
   Value loopIndex(unsigned loop);
 };
 
+/// An empty tensor in front of all scf.for around the insertion point, if its
+/// shape is static: the loops then share one buffer. Else at that point.
+Value buildHoistedEmpty(OpBuilder &builder, Location loc,
+                        ArrayRef<OpFoldResult> sizes, Type element);
+
 /// The type that sums of `element` are accumulated in: f64 for f64, else f32.
 FloatType getAccumulatorType(Type element);
 

@@ -3,6 +3,8 @@
 
 #include "moira/Dialect/MoE/Transforms/DecomposeExpert.h"
 
+#include "DecomposeBuilder.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -12,6 +14,7 @@
 
 using namespace mlir;
 using namespace mlir::moe;
+using namespace mlir::moe::detail;
 
 /// The addition `acc + a * b` that a body yields, if acc is the f32 or f64
 /// accumulator itself and the product is of that type.
@@ -58,8 +61,8 @@ static void transposeRight(RewriterBase &rewriter, linalg::GenericOp op) {
   SmallVector<OpFoldResult> sizes =
       tensor::getMixedSizes(rewriter, loc, right->get());
   applyPermutationToVector(sizes, order);
-  Value out = tensor::EmptyOp::create(
-      rewriter, loc, sizes, getElementTypeOrSelf(right->get().getType()));
+  Value out = buildHoistedEmpty(rewriter, loc, sizes,
+                                getElementTypeOrSelf(right->get().getType()));
   Value transposed =
       linalg::TransposeOp::create(rewriter, loc, right->get(), out, order)
           ->getResult(0);

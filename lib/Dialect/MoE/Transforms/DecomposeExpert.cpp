@@ -142,14 +142,16 @@ static Value weightAsKN(DecomposeBuilder &b, GroupedMatmulOp op, Value weights,
   case WeightLayout::KN:
     return weight;
   case WeightLayout::NK: {
-    Value out = b.empty({b.size(weight, 1), b.size(weight, 0)}, element);
+    Value out = buildHoistedEmpty(
+        b, b.getLoc(), {b.size(weight, 1), b.size(weight, 0)}, element);
     return linalg::TransposeOp::create(b, weight, out, ArrayRef<int64_t>{1, 0})
         ->getResult(0);
   }
   case WeightLayout::Panels:
     break;
   }
-  Value out = b.empty({b.size(weight, 1), b.getIndexAttr(op.getN())}, element);
+  Value out = buildHoistedEmpty(
+      b, b.getLoc(), {b.size(weight, 1), b.getIndexAttr(op.getN())}, element);
   return b.map({}, out, [&](ValueRange) -> Value {
     Value k = b.loopIndex(0), n = b.loopIndex(1), width = b.dim(weight, 2);
     Value panel = arith::DivUIOp::create(b, n, width);

@@ -314,21 +314,21 @@ GateBuilder::Selection GateBuilder::chooseTokens(Value keys, Value scores) {
                 return append();
               return b.when(b.extract(op.getMask(), t), args, append);
             });
-        Value sorted =
-            buildStableSort(b, open[0], outer[3], zero, open[1],
+        SortBuffers sorted =
+            buildStableSort(b, {open[0], outer[3]}, zero, open[1],
                             [&](Value t) { return b.extract(keys, {t, e}); });
         Value taken = b.min(b.max(op.getCapacity(), zero), open[1]);
         Values next = b.loop(
             zero, taken, outer.take_front(2), [&](Value i, ValueRange args) {
-              Value t = b.toIndex(b.extract(sorted, i));
+              Value t = b.toIndex(b.extract(sorted.order, i));
               Value dead = isMinusInfinity(b.extract(keys, {t, e}));
               Value weight =
                   b.select(dead, b.real(real, 0), b.extract(scores, {t, e}));
               return Values{b.insert(b.toI32(e), args[0], {t, e}),
                             b.insert(weight, args[1], {t, e})};
             });
-        next.push_back(sorted);
-        next.push_back(outer[3]);
+        next.push_back(sorted.order);
+        next.push_back(sorted.scratch);
         return next;
       });
   return {results[0], results[1]};

@@ -150,8 +150,7 @@ private:
   Values placePair(Value t, Value j, ValueRange carried);
   Values placeBlock(Value begin, Value end, ValueRange carried);
   /// The pairs, or tokens, begin..end in descending priority.
-  Value sortedOrder(Value begin, Value end, Value order, Value scratch);
-  Value groupOffset(Value id, Value offsets);
+  Value sortedOrder(Value begin, Value end);
   Value addOffsets(Value slots, Value sizes);
 
   DecomposeBuilder b;
@@ -160,7 +159,7 @@ private:
   int64_t experts;
   Value zero, tokens, choices;
   /// Buffers of the sort, for the orders by priority.
-  Value order, scratch;
+  SortBuffers buffers;
 };
 
 } // namespace
@@ -184,15 +183,16 @@ Values AssignBuilder::placePair(Value t, Value j, ValueRange carried) {
   return next;
 }
 
-Value AssignBuilder::sortedOrder(Value begin, Value end, Value order,
-                                 Value scratch) {
-  return buildDescendingOrder(b, order, scratch, begin, end, [&](Value i) {
-    if (op.getOrder() == Order::BatchPrioritized)
-      return b.extract(op.getPriority(), i);
-    Value t = arith::DivUIOp::create(b, i, choices);
-    Value j = arith::RemUIOp::create(b, i, choices);
-    return b.extract(op.getPriority(), {t, j});
-  });
+Value AssignBuilder::sortedOrder(Value begin, Value end) {
+  return buildDescendingOrder(b, buffers, begin, end,
+                              [&](Value i) {
+                                if (op.getOrder() == Order::BatchPrioritized)
+                                  return b.extract(op.getPriority(), i);
+                                Value t = arith::DivUIOp::create(b, i, choices);
+                                Value j = arith::RemUIOp::create(b, i, choices);
+                                return b.extract(op.getPriority(), {t, j});
+                              })
+      .order;
 }
 
 Values AssignBuilder::placeBlock(Value begin, Value end, ValueRange carried) {
@@ -210,7 +210,7 @@ Values AssignBuilder::placeBlock(Value begin, Value end, ValueRange carried) {
       });
     });
   case Order::BatchPrioritized: {
-    Value sorted = sortedOrder(begin, end, order, scratch);
+    Value sorted = sortedOrder(begin, end);
     return b.loop(zero, choices, carried, [&](Value j, ValueRange outer) {
       return b.loop(begin, end, outer, [&](Value i, ValueRange inner) {
         return placePair(b.toIndex(b.extract(sorted, i)), j, inner);
@@ -219,7 +219,7 @@ Values AssignBuilder::placeBlock(Value begin, Value end, ValueRange carried) {
   }
   case Order::ExpertProbability: {
     Value first = b.mul(begin, choices), last = b.mul(end, choices);
-    Value sorted = sortedOrder(first, last, order, scratch);
+    Value sorted = sortedOrder(first, last);
     return b.loop(first, last, carried, [&](Value i, ValueRange inner) {
       Value pair = b.toIndex(b.extract(sorted, i));
       return placePair(arith::DivUIOp::create(b, pair, choices),
@@ -267,12 +267,12 @@ Values AssignBuilder::build() {
   if (op.getCapacity())
     carried.push_back(b.filled({expertSize}, op.getCapacity()));
   if (op.getOrder() == Order::BatchPrioritized) {
-    order = b.empty({pairs[0]}, b.getI32Type());
-    scratch = b.empty({pairs[0]}, b.getI32Type());
+    buffers.order = b.empty({pairs[0]}, b.getI32Type());
+    buffers.scratch = b.empty({pairs[0]}, b.getI32Type());
   } else if (op.getOrder() == Order::ExpertProbability) {
     OpFoldResult count = getAsOpFoldResult(b.mul(tokens, choices));
-    order = b.empty({count}, b.getI32Type());
-    scratch = b.empty({count}, b.getI32Type());
+    buffers.order = b.empty({count}, b.getI32Type());
+    buffers.scratch = b.empty({count}, b.getI32Type());
   }
 
   if (!op.getBlocks()) {

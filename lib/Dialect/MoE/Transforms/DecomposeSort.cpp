@@ -55,37 +55,40 @@ static Value mergeRuns(DecomposeBuilder &b, Value order, Value merged,
       })[0];
 }
 
-Value mlir::moe::detail::buildStableSort(
-    DecomposeBuilder &b, Value order, Value scratch, Value begin, Value end,
-    llvm::function_ref<Value(Value)> keyOf) {
+SortBuffers
+mlir::moe::detail::buildStableSort(DecomposeBuilder &b, SortBuffers buffers,
+                                   Value begin, Value end,
+                                   llvm::function_ref<Value(Value)> keyOf) {
   Value zero = b.index(0), one = b.index(1);
   Value count = b.sub(end, begin);
-  return b.loop(
-      zero, numPasses(b, count), {order, scratch, one},
-      [&](Value, ValueRange pass) {
-        Value width = pass[2], twice = b.add(width, width);
-        Value runs = arith::CeilDivUIOp::create(b, count, twice);
-        Value merged =
-            b.loop(zero, runs, pass[1], [&](Value run, ValueRange args) {
-              Value low = b.add(begin, b.mul(run, twice));
-              Value middle = b.min(b.add(low, width), end);
-              Value high = b.min(b.add(low, twice), end);
-              return Values{
-                  mergeRuns(b, pass[0], args[0], low, middle, high, keyOf)};
-            })[0];
-        Value copied =
-            b.loop(begin, end, pass[0], [&](Value i, ValueRange args) {
-              return Values{b.insert(b.extract(merged, i), args[0], i)};
-            })[0];
-        return Values{copied, merged, twice};
-      })[0];
+  Values sorted =
+      b.loop(zero, numPasses(b, count), {buffers.order, buffers.scratch, one},
+             [&](Value, ValueRange pass) {
+               Value width = pass[2], twice = b.add(width, width);
+               Value runs = arith::CeilDivUIOp::create(b, count, twice);
+               auto mergeRun = [&](Value run, ValueRange args) {
+                 Value low = b.add(begin, b.mul(run, twice));
+                 Value middle = b.min(b.add(low, width), end);
+                 Value high = b.min(b.add(low, twice), end);
+                 return Values{
+                     mergeRuns(b, pass[0], args[0], low, middle, high, keyOf)};
+               };
+               Value merged = b.loop(zero, runs, pass[1], mergeRun)[0];
+               auto copyBack = [&](Value i, ValueRange args) {
+                 return Values{b.insert(b.extract(merged, i), args[0], i)};
+               };
+               Value copied = b.loop(begin, end, pass[0], copyBack)[0];
+               return Values{copied, merged, twice};
+             });
+  return {sorted[0], sorted[1]};
 }
 
-Value mlir::moe::detail::buildDescendingOrder(
-    DecomposeBuilder &b, Value order, Value scratch, Value begin, Value end,
+SortBuffers mlir::moe::detail::buildDescendingOrder(
+    DecomposeBuilder &b, SortBuffers buffers, Value begin, Value end,
     llvm::function_ref<Value(Value)> keyOf) {
-  Value numbered = b.loop(begin, end, order, [&](Value i, ValueRange args) {
+  auto number = [&](Value i, ValueRange args) {
     return Values{b.insert(b.toI32(i), args[0], i)};
-  })[0];
-  return buildStableSort(b, numbered, scratch, begin, end, keyOf);
+  };
+  buffers.order = b.loop(begin, end, buffers.order, number)[0];
+  return buildStableSort(b, buffers, begin, end, keyOf);
 }

@@ -8,18 +8,21 @@
 
 namespace mlir::moe::detail {
 
-/// Builds a stable merge sort: returns `order` (1-D, i32) with the numbers
-/// begin..end-1 in its elements begin..end-1, by descending `keyOf(number)`;
-/// NaN counts as -inf, ties go to the lower number. `scratch` is as long as
-/// `order`. Other elements are those of `order`.
-Value buildDescendingOrder(DecomposeBuilder &b, Value order, Value scratch,
-                           Value begin, Value end,
-                           llvm::function_ref<Value(Value)> keyOf);
+/// The 1-D i32 tensors of a sort, of one length.
+struct SortBuffers {
+  Value order, scratch;
+};
 
-/// The same for what stands in `order[begin..end]` already.
-Value buildStableSort(DecomposeBuilder &b, Value order, Value scratch,
-                      Value begin, Value end,
-                      llvm::function_ref<Value(Value)> keyOf);
+/// Builds a stable merge sort of the numbers in order[begin..end] by descending
+/// `keyOf(number)`; NaN counts as -inf. Returns the next value of both buffers.
+SortBuffers buildStableSort(DecomposeBuilder &b, SortBuffers buffers,
+                            Value begin, Value end,
+                            llvm::function_ref<Value(Value)> keyOf);
+
+/// The same for the numbers begin..end-1: ties go to the lower number.
+SortBuffers buildDescendingOrder(DecomposeBuilder &b, SortBuffers buffers,
+                                 Value begin, Value end,
+                                 llvm::function_ref<Value(Value)> keyOf);
 
 } // namespace mlir::moe::detail
 

@@ -113,4 +113,86 @@ def FormKernelsPass : Pass<"moe-form-kernels", "::mlir::func::FuncOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
+  let summary = "give weights the panels that kernels read";
+  let description = [{
+    Weights of `moe.grouped_matmul` in `nk` or `kn` become `panels`. The width of a
+    panel is `panel-width` divided by the number of weights of the op (half of it
+    for f64), at least 16 columns (8 for f64), and no more than the next power of
+    two of N.
+
+    A weight that is a parameter, or a slice of one, is packed when the parameter
+    is loaded: the argument gets the packed type and the attribute `moe.packing`, a
+    dictionary of `logical` (its type in the program), `slices` and `source` (how
+    many tensors a checkpoint holds it in, and the type of one), and `function`, a
+    private function that packs one of them; `transpose` and `part` of `moe.param`
+    are done there too. A parameter that is read in several layouts becomes
+    several arguments. One that is read as it is gets a packing only when it has
+    `transpose` or `part`. Other weights are packed in every step, with a
+    missed-optimization remark. A function that others name keeps its type.
+
+    ```mlir
+    func.func @main(%x: tensor<?x8xf32>, %s: tensor<4xi32>,
+        %w: tensor<4x100x8xf32> {moe.param = #moe.param<"experts.{}.w">}) -> ... {
+      moe.grouped_matmul ... weights(%w : tensor<4x100x8xf32>) nk ...
+    ```
+    becomes
+    ```mlir
+    func.func @main(%x: tensor<?x8xf32>, %s: tensor<4xi32>,
+        %w: tensor<4x2x8x64xf32> {moe.packing = {function = @moe_pack_0,
+            logical = tensor<4x100x8xf32>, slices = 4 : i64,
+            source = tensor<100x8xf32>},
+          moe.param = #moe.param<"experts.{}.w">}) -> ... {
+      moe.grouped_matmul ... weights(%w : tensor<4x2x8x64xf32>) panels ...
+    }
+    func.func private @moe_pack_0(%0: tensor<100x8xf32>) -> tensor<2x8x64xf32> {
+      %1 = tensor.expand_shape %0 ... into tensor<1x100x8xf32>
+      %2 = moe.pack %1 nk : tensor<1x100x8xf32> -> tensor<1x2x8x64xf32>
+      ...
+    ```
+  }];
+  let options = [
+    Option<"panelWidth", "panel-width", "int64_t", "64",
+           "columns of a panel, over all weights of a kernel">];
+  let statistics = [
+    Statistic<"numParameters", "num-parameters", "parameters packed at loading">,
+    Statistic<"numStepPacks", "num-step-packs", "weights packed in every step">];
+  let dependentDialects = ["::mlir::func::FuncDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::moe::MoEDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def ExposeRoutingPass : Pass<"moe-expose-routing", "::mlir::ModuleOp"> {
+  let summary = "make the routing of a function visible from outside";
+  let description = [{
+    Appends the logits and ids of every `moe.gate`, in program order, to the
+    results of its function; with `replay` also one argument of ids per gate, from
+    which the gate then takes its choices (not for `expert_choice`, which has no
+    replay). A run can so be verified in two steps: are its ids admissible for
+    its logits, and are its values those of the oracle that is given these ids.
+
+    Functions that are called, and gates inside loops, are errors: there is no
+    one value to return.
+
+    ```mlir
+    func.func @main(%l: tensor<?x4xf32>) -> tensor<?x2xf32> {
+      %ids, %w = moe.gate %l router<> : ...
+      return %w : tensor<?x2xf32>
+    ```
+    becomes, with `replay=true`,
+    ```mlir
+    func.func @main(%l: tensor<?x4xf32>, %r: tensor<?x2xi32>)
+        -> (tensor<?x2xf32>, tensor<?x4xf32>, tensor<?x2xi32>) {
+      %ids, %w = moe.gate %l router<> replay(%r : tensor<?x2xi32>) : ...
+      return %w, %l, %ids : ...
+    ```
+  }];
+  let options = [
+    Option<"function", "function", "std::string", "",
+           "Symbol of the function; every public function by default">,
+    Option<"replay", "replay", "bool", "false",
+           "Take the ids from new arguments">];
+}
+
 #endif // MOIRA_DIALECT_MOE_TRANSFORMS_PASSES_TD
