@@ -3,6 +3,7 @@
 
 #include "FormKernels.h"
 
+#include "moira/Dialect/MoE/Transforms/DecomposeExpert.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -51,6 +52,8 @@ struct FormKernels : public moe::impl::FormKernelsPassBase<FormKernels> {
             [&](const Mismatch &mismatch) { report(mismatch); });
     for (Block &block : function.getFunctionBody())
       eraseDeadOps(rewriter, block);
+    // What stays sums in the order of the kernels.
+    orderContractions(rewriter, function);
   }
 
 private:
@@ -75,6 +78,7 @@ private:
       mismatch.op = expert;
     report(mismatch);
     ++numFallback;
+    lowerExpertToLoops(rewriter, expert);
   }
 };
 

@@ -148,7 +148,9 @@ ExpertMatcher::Plan ExpertMatcher::planKernel(Value result) {
   const Product &last = products[candidates.back()];
   SmallVector<Operation *> chosen;
   for (Operation *op : candidates) {
-    if (products[op].isCompatible(last) && chosen.size() < kMaxWeights) {
+    if (products[op].isCompatible(last) &&
+        isShared(products[op].weight) == isShared(last.weight) &&
+        chosen.size() < kMaxWeights) {
       chosen.push_back(op);
       continue;
     }

@@ -97,35 +97,56 @@ static std::optional<Access> stepThroughExpand(tensor::ExpandShapeOp expand,
   RankedTensorType type = expand.getResultType();
   SmallVector<AffineExpr> coords;
   for (ReassociationIndices &group : expand.getReassociationIndices()) {
-    AffineExpr coord = map.getResult(group.front());
-    for (int64_t d : ArrayRef(group).drop_front()) {
-      if (type.isDynamicDim(d))
+    AffineExpr coord = getAffineConstantExpr(0, map.getContext());
+    for (auto [i, d] : llvm::enumerate(group)) {
+      int64_t size = type.getDimSize(d);
+      if (size == 1) // has one place only
+        continue;
+      if (i > 0 && ShapedType::isDynamic(size))
         return std::nullopt;
-      coord = coord * type.getDimSize(d) + map.getResult(d);
+      coord = i == 0 ? map.getResult(d) : coord * size + map.getResult(d);
     }
     coords.push_back(coord);
   }
   return Access{expand.getSrc(), makeMap(map, coords)};
 }
 
+/// Coordinates of the dims `group` of `type` at the place `coord` of the dim
+/// they collapse to.
+static LogicalResult splitCoord(RankedTensorType type, ArrayRef<int64_t> group,
+                                AffineExpr coord,
+                                SmallVectorImpl<AffineExpr> &coords) {
+  AffineExpr zero = getAffineConstantExpr(0, coord.getContext());
+  SmallVector<AffineExpr> reversed;
+  // A dim is taken apart only while others hold a part of the place.
+  unsigned left =
+      llvm::count_if(group, [&](int64_t d) { return type.getDimSize(d) != 1; });
+  for (int64_t d : llvm::reverse(group)) {
+    int64_t size = type.getDimSize(d);
+    if (size == 1) {
+      reversed.push_back(zero);
+      continue;
+    }
+    if (--left == 0) {
+      reversed.push_back(coord);
+      continue;
+    }
+    if (ShapedType::isDynamic(size))
+      return failure();
+    reversed.push_back(coord % size);
+    coord = coord.floorDiv(size);
+  }
+  llvm::append_range(coords, llvm::reverse(reversed));
+  return success();
+}
+
 static std::optional<Access>
 stepThroughCollapse(tensor::CollapseShapeOp collapse, AffineMap map) {
-  RankedTensorType type = collapse.getSrcType();
   SmallVector<AffineExpr> coords;
-  for (auto [i, group] : llvm::enumerate(collapse.getReassociationIndices())) {
-    AffineExpr rest = map.getResult(i);
-    SmallVector<AffineExpr> inner;
-    for (int64_t d : llvm::reverse(ArrayRef(group).drop_front())) {
-      if (type.isDynamicDim(d))
-        return std::nullopt;
-      inner.push_back(rest % type.getDimSize(d));
-      rest = rest.floorDiv(type.getDimSize(d));
-    }
-    // A leading dim of size 1 has one place only.
-    bool unit = group.size() > 1 && type.getDimSize(group.front()) == 1;
-    coords.push_back(unit ? getAffineConstantExpr(0, map.getContext()) : rest);
-    llvm::append_range(coords, llvm::reverse(inner));
-  }
+  for (auto [i, group] : llvm::enumerate(collapse.getReassociationIndices()))
+    if (failed(
+            splitCoord(collapse.getSrcType(), group, map.getResult(i), coords)))
+      return std::nullopt;
   return Access{collapse.getSrc(), makeMap(map, coords)};
 }
 
