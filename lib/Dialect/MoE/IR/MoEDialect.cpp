@@ -109,14 +109,29 @@ LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
   return op->emitOpError("expected no attribute '") << name << "' on an op";
 }
 
+/// The dictionary that moe-assign-layouts leaves on a packed parameter.
+static LogicalResult verifyPacking(Operation *op, unsigned argIndex,
+                                   Attribute value) {
+  auto packing = dyn_cast<DictionaryAttr>(value);
+  if (packing && packing.getAs<TypeAttr>("logical") &&
+      packing.getAs<TypeAttr>("source") &&
+      packing.getAs<IntegerAttr>("slices") &&
+      packing.getAs<FlatSymbolRefAttr>("function"))
+    return success();
+  return op->emitOpError("expected logical, source, slices and function in "
+                         "'moe.packing' of argument #")
+         << argIndex << ", got " << value;
+}
+
 /// param_c3.
 LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
                                                    unsigned regionIndex,
                                                    unsigned argIndex,
                                                    NamedAttribute attribute) {
-  if (llvm::is_contained({"moe.name", "moe.packing"},
-                         attribute.getName().getValue()))
+  if (attribute.getName() == "moe.name")
     return success();
+  if (attribute.getName() == kPackingAttrName)
+    return verifyPacking(op, argIndex, attribute.getValue());
   if (attribute.getName() != kParamAttrName)
     return op->emitOpError("expected 'moe.param' as attribute of argument #")
            << argIndex << ", got '" << attribute.getName().getValue() << "'";
@@ -128,6 +143,11 @@ LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
   if (!function || argIndex >= function.getNumArguments())
     return op->emitOpError("expected 'moe.param' on a function argument");
   auto type = dyn_cast<ShapedType>(function.getArgumentTypes()[argIndex]);
+  // The rules are those of the program's type, not of the packed one.
+  if (auto packing = function.getArgAttrOfType<DictionaryAttr>(
+          argIndex, kPackingAttrName))
+    if (auto logical = packing.getAs<TypeAttr>("logical"))
+      type = dyn_cast<ShapedType>(logical.getValue());
   if (!type || !type.hasStaticShape() || type.getRank() < 1 ||
       type.getRank() > 3)
     return op->emitOpError("expected parameter #")

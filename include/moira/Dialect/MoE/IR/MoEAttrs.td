@@ -121,8 +121,9 @@ def MoE_ParamAttr : MoE_Attr<"Param", "param"> {
     argument, as `moe.param`. `name` is the tensor's name in a checkpoint; `{}`
     in it stands for the expert's number, when the checkpoint holds one tensor
     per expert: they are stacked over dim 0. `transpose`: the checkpoint has the
-    last two dims swapped. `part = i of n`: the checkpoint's second last dim
-    holds n arguments one after the other, or row by row when `interleaved`.
+    last two dims swapped. `part = i of n`: this is argument i of n that the
+    checkpoint holds together along the argument's second last dim, one after
+    the other, or row by row when `interleaved`.
 
     Example: `%gate: tensor<64x1024x2048xbf16> {moe.param =
     #moe.param<"layers.0.experts.{}.gate_proj.weight">}`.

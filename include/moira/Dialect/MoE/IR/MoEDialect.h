@@ -31,6 +31,12 @@ namespace mlir::moe {
 /// Name of the argument attribute that marks a parameter (`moe.param`).
 inline constexpr llvm::StringLiteral kParamAttrName = "moe.param";
 
+/// Name of the argument attribute that says how a parameter is packed, a
+/// dictionary of `logical` (the argument's type in the program), `slices` (how
+/// many tensors of the checkpoint it is made of), `source` (the type of one of
+/// them) and `function` (the symbol that packs one).
+inline constexpr llvm::StringLiteral kPackingAttrName = "moe.packing";
+
 /// Returns whether `op` stands in buffer form: it writes `outs` and has no
 /// tensor results.
 bool hasBufferForm(Operation *op);

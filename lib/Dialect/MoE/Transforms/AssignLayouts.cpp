@@ -1,0 +1,261 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "AssignLayoutsPack.h"
+
+#include "moira/Dialect/MoE/Transforms/Passes.h"
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace mlir::moe {
+#define GEN_PASS_DEF_ASSIGNLAYOUTSPASS
+#include "moira/Dialect/MoE/Transforms/Passes.h.inc"
+} // namespace mlir::moe
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+namespace {
+
+/// A weight of a kernel that is a parameter, or a part of one.
+struct ParameterUse {
+  BlockArgument argument;
+  Packing packing;
+};
+
+/// The packed form of a parameter that kernels read.
+struct PackedArgument {
+  BlockArgument original;
+  Packing packing;
+  SmallVector<OpOperand *> uses;
+};
+
+/// Follows a weight [E, a, b] back to an argument [E, A, B] or [A, B].
+std::optional<ParameterUse> traceWeight(Value weight, Block &entry) {
+  auto type = cast<RankedTensorType>(weight.getType());
+  MLIRContext *context = weight.getContext();
+  Access access{weight, AffineMap::getMultiDimIdentityMap(3, context)};
+  while (
+      isa_and_present<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                      tensor::CollapseShapeOp>(access.value.getDefiningOp())) {
+    Access next = lookThroughOnce(access);
+    if (next.value == access.value)
+      return std::nullopt;
+    access = next;
+  }
+  auto argument = dyn_cast<BlockArgument>(access.value);
+  if (!argument || argument.getOwner() != &entry)
+    return std::nullopt;
+  auto argumentType = dyn_cast<RankedTensorType>(argument.getType());
+  if (!argumentType || !argumentType.hasStaticShape())
+    return std::nullopt;
+  ArrayRef<AffineExpr> coords = access.map.getResults();
+  if (argumentType.getRank() == 3) {
+    // All experts, in order.
+    if (coords[0] != getAffineDimExpr(0, context) &&
+        !(coords[0] == getAffineConstantExpr(0, context) &&
+          argumentType.getDimSize(0) == 1))
+      return std::nullopt;
+    if (argumentType.getDimSize(0) != type.getDimSize(0))
+      return std::nullopt;
+    coords = coords.drop_front();
+  }
+  if (coords.size() != 2)
+    return std::nullopt;
+  ParameterUse use{argument, {}};
+  for (auto [i, coord] : llvm::enumerate(coords)) {
+    std::optional<LinearCoord> linear = getLinearCoord(coord);
+    if (!linear || linear->dim.value_or(0) != i + 1)
+      return std::nullopt;
+    (i == 0 ? use.packing.first : use.packing.second) = {
+        linear->offset, linear->stride, type.getDimSize(i + 1)};
+  }
+  return use;
+}
+
+/// Follows a weight back to a parameter of `function` that is made of matrices.
+std::optional<ParameterUse> traceParameter(func::FuncOp function,
+                                           Value weight) {
+  std::optional<ParameterUse> use =
+      traceWeight(weight, function.getBody().front());
+  if (!use)
+    return std::nullopt;
+  auto param = function.getArgAttrOfType<ParamAttr>(
+      use->argument.getArgNumber(), kParamAttrName);
+  if (!param)
+    return std::nullopt;
+  auto type = cast<RankedTensorType>(use->argument.getType());
+  if (ParameterShape(param, type).slice.size() != 2)
+    return std::nullopt;
+  return use;
+}
+
+void addUse(SmallVectorImpl<PackedArgument> &arguments, const ParameterUse &use,
+            OpOperand &operand) {
+  for (PackedArgument &known : arguments)
+    if (known.original == use.argument && known.packing == use.packing) {
+      known.uses.push_back(&operand);
+      return;
+    }
+  arguments.push_back({use.argument, use.packing, {&operand}});
+}
+
+struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
+  using AssignLayoutsPassBase::AssignLayoutsPassBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    PackFunctions functions(module);
+    for (func::FuncOp function : llvm::to_vector(module.getOps<func::FuncOp>()))
+      if (!function.isExternal())
+        assign(function, functions);
+  }
+
+private:
+  void assign(func::FuncOp function, PackFunctions &functions);
+  int64_t getWidth(GroupedMatmulOp op);
+  void packInStep(GroupedMatmulOp op, OpOperand &weight, int64_t width);
+  void packParameters(func::FuncOp function, PackFunctions &functions,
+                      ArrayRef<PackedArgument> arguments);
+  void packPlain(func::FuncOp function, PackFunctions &functions);
+  void report(GroupedMatmulOp op, StringRef reason) {
+    remark::missed(op.getLoc(),
+                   remark::RemarkOpts::name("AssignLayouts")
+                       .category(getArgument())
+                       .function(op->getParentOfType<func::FuncOp>().getName()))
+        << remark::add("'{0}': {1}", op->getName().getStringRef().str(),
+                       reason.str());
+  }
+};
+
+/// Whether something in the module names `function` by its symbol, so that its
+/// type cannot change.
+bool isNamed(func::FuncOp function) {
+  auto module = function->getParentOfType<ModuleOp>();
+  std::optional<SymbolTable::UseRange> uses =
+      SymbolTable::getSymbolUses(function, module);
+  return !uses || !uses->empty();
+}
+
+int64_t AssignLayouts::getWidth(GroupedMatmulOp op) {
+  bool isWide = op.getAccumulatorType().isF64();
+  int64_t least = isWide ? 8 : 16;
+  int64_t width = panelWidth / op.getWeights().size() / (isWide ? 2 : 1);
+  // A panel wider than the matrix would hold zeros only.
+  int64_t needed = llvm::PowerOf2Ceil(static_cast<uint64_t>(op.getN()));
+  return std::max(least, std::min(width, needed));
+}
+
+void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
+  bool fixed = isNamed(function);
+  SmallVector<PackedArgument> arguments;
+  SmallVector<GroupedMatmulOp> kernels;
+  function.walk([&](GroupedMatmulOp op) {
+    if (!op.getContraction() && op.getLayout() != WeightLayout::Panels)
+      kernels.push_back(op);
+  });
+  for (GroupedMatmulOp op : kernels) {
+    if (!cast<ShapedType>(op.getWeights().front().getType()).hasStaticShape() ||
+        op.getResultType().isDynamicDim(op.getResultType().getRank() - 1)) {
+      report(op, "weights of dynamic shape stay as they are");
+      continue;
+    }
+    int64_t width = getWidth(op);
+    bool allParameters = true;
+    for (OpOperand &weight : op.getWeightsMutable()) {
+      std::optional<ParameterUse> use;
+      if (!fixed)
+        use = traceParameter(function, weight.get());
+      if (!use) {
+        packInStep(op, weight, width);
+        allParameters = false;
+        continue;
+      }
+      use->packing.layout = op.getLayout();
+      use->packing.width = width;
+      addUse(arguments, *use, weight);
+    }
+    if (!allParameters)
+      report(op, "weights that are no parameters are packed in every step");
+    op.setLayout(WeightLayout::Panels);
+  }
+  packParameters(function, functions, arguments);
+  packPlain(function, functions);
+}
+
+void AssignLayouts::packInStep(GroupedMatmulOp op, OpOperand &weight,
+                               int64_t width) {
+  OpBuilder builder(op);
+  bool nk = op.getLayout() == WeightLayout::NK;
+  auto type = cast<RankedTensorType>(weight.get().getType());
+  int64_t n = type.getDimSize(nk ? 1 : 2), k = type.getDimSize(nk ? 2 : 1);
+  auto packed = RankedTensorType::get(
+      {type.getDimSize(0), static_cast<int64_t>(llvm::divideCeil(n, width)), k,
+       width},
+      type.getElementType());
+  weight.set(PackOp::create(builder, op.getLoc(), TypeRange(packed),
+                            weight.get(), /*outs=*/ValueRange(), op.getLayout())
+                 .getResult(0));
+  ++numStepPacks;
+}
+
+void AssignLayouts::packParameters(func::FuncOp function,
+                                   PackFunctions &functions,
+                                   ArrayRef<PackedArgument> arguments) {
+  Block &entry = function.getBody().front();
+  for (const PackedArgument &packed : arguments) {
+    unsigned original = packed.original.getArgNumber();
+    auto param = function.getArgAttrOfType<ParamAttr>(original, kParamAttrName);
+    ParameterShape shape(param,
+                         cast<RankedTensorType>(packed.original.getType()));
+    Builder builder(&getContext());
+    DictionaryAttr attributes = builder.getDictionaryAttr(
+        {{kPackingAttrName, functions.getPacking(packed.original.getLoc(),
+                                                 param, shape, packed.packing)},
+         {kParamAttrName, param}});
+    // Before the original, so that several copies stand in the order of use.
+    if (failed(function.insertArgument(original,
+                                       getPackedType(shape, packed.packing),
+                                       attributes, packed.original.getLoc())))
+      return signalPassFailure();
+    for (OpOperand *use : packed.uses)
+      use->set(entry.getArgument(original));
+    ++numParameters;
+  }
+  // Slices and reshapes of the originals are dead now, and so are originals
+  // that nothing else reads.
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(entry)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  llvm::BitVector dead(function.getNumArguments());
+  for (const PackedArgument &packed : arguments)
+    if (packed.original.use_empty())
+      dead.set(packed.original.getArgNumber());
+  if (failed(function.eraseArguments(dead)))
+    signalPassFailure();
+}
+
+/// Parameters that stay row-major but differ from what the checkpoint holds.
+void AssignLayouts::packPlain(func::FuncOp function, PackFunctions &functions) {
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned i = argument.getArgNumber();
+    auto param = function.getArgAttrOfType<ParamAttr>(i, kParamAttrName);
+    if (!param || function.getArgAttr(i, kPackingAttrName) ||
+        (!param.getTranspose() && param.getParts() == 1))
+      continue;
+    ParameterShape shape(param, cast<RankedTensorType>(argument.getType()));
+    Packing packing;
+    packing.first.size = shape.slice[0];
+    packing.second.size = shape.slice[1];
+    function.setArgAttr(
+        i, kPackingAttrName,
+        functions.getPacking(argument.getLoc(), param, shape, packing));
+  }
+}
+
+} // namespace
