@@ -6,6 +6,7 @@
 #include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
+#include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -92,6 +93,7 @@ static void registerPhasePipelines() {
 
 void moira::registerPasses() {
   moe::registerMoEPasses();
+  moe::registerMoiraVariantsPasses();
   moe::registerMoiraConversionPasses();
   registerPhasePipelines();
   // Upstream passes that programs and tests of ours use.

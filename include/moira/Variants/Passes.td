@@ -1,0 +1,40 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#ifndef MOIRA_VARIANTS_PASSES_TD
+#define MOIRA_VARIANTS_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def CreateVariantsPass : Pass<"moe-create-variants", "::mlir::ModuleOp"> {
+  let summary = "make one function per row class of an entry";
+  let description = [{
+    Clones the entry (`entry`, or the only public function, or @main) once per row
+    class and puts a `moe.variants` in its place that lists the clones. Later
+    passes compile each clone for its class, which it carries as `moe.row_class`;
+    all have the type of the entry. The clones are private: programs run them
+    through the entry's name.
+
+    ```mlir
+    func.func @main(%x: tensor<?x8xf32>) -> tensor<?x8xf32> { ... }
+    ```
+    becomes
+    ```mlir
+    func.func private @main_decode(%x: tensor<?x8xf32>) -> tensor<?x8xf32>
+        attributes {moe.row_class = #moe<row_class decode>} { ... }
+    func.func private @main_prefill(%x: tensor<?x8xf32>) -> tensor<?x8xf32>
+        attributes {moe.row_class = #moe<row_class prefill>} { ... }
+    moe.variants @main [@main_decode, @main_prefill] [decode, prefill]
+    ```
+  }];
+  let options = [
+    Option<"entry", "entry", "std::string", "\"\"",
+           "function to make variants of; empty: the only public function, or "
+           "@main">,
+    ListOption<"rows", "rows", "std::string",
+               "row classes (decode, prefill); empty: all">];
+  let dependentDialects = ["::mlir::func::FuncDialect",
+                           "::mlir::moe::MoEDialect"];
+}
+
+#endif // MOIRA_VARIANTS_PASSES_TD

@@ -1,0 +1,109 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Variants/Passes.h"
+
+#include "mlir/IR/SymbolTable.h"
+
+namespace mlir::moe {
+#define GEN_PASS_DEF_CREATEVARIANTSPASS
+#include "moira/Variants/Passes.h.inc"
+} // namespace mlir::moe
+
+using namespace mlir;
+using namespace mlir::moe;
+
+namespace {
+
+struct CreateVariants
+    : public moe::impl::CreateVariantsPassBase<CreateVariants> {
+  using CreateVariantsPassBase::CreateVariantsPassBase;
+
+  void runOnOperation() override {
+    FailureOr<SmallVector<RowClass>> classes = getClasses();
+    if (failed(classes))
+      return signalPassFailure();
+    FailureOr<func::FuncOp> function = findEntry();
+    if (failed(function) || failed(createVariants(*function, *classes)))
+      signalPassFailure();
+  }
+
+private:
+  FailureOr<SmallVector<RowClass>> getClasses();
+  FailureOr<func::FuncOp> findEntry();
+  LogicalResult createVariants(func::FuncOp function,
+                               ArrayRef<RowClass> classes);
+};
+
+} // namespace
+
+FailureOr<SmallVector<RowClass>> CreateVariants::getClasses() {
+  if (rows.empty())
+    return SmallVector<RowClass>{RowClass::Decode, RowClass::Prefill};
+  SmallVector<RowClass> classes;
+  for (const std::string &name : rows) {
+    std::optional<RowClass> value = symbolizeRowClass(name);
+    if (!value || llvm::is_contained(classes, *value))
+      return getOperation().emitError(
+                 "expected different row classes, decode or prefill, got '")
+             << llvm::join(rows, ",") << "'";
+    classes.push_back(*value);
+  }
+  return classes;
+}
+
+FailureOr<func::FuncOp> CreateVariants::findEntry() {
+  ModuleOp module = getOperation();
+  std::string name = entry;
+  if (name.empty()) {
+    SmallVector<func::FuncOp> candidates;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function.isPublic() && !function.isExternal())
+        candidates.push_back(function);
+    if (candidates.size() == 1)
+      return candidates.front();
+    name = "main";
+  }
+  auto function = module.lookupSymbol<func::FuncOp>(name);
+  if (!function || function.isExternal())
+    return module.emitError("expected a function '")
+           << name << "' with a body as entry, got none";
+  return function;
+}
+
+LogicalResult CreateVariants::createVariants(func::FuncOp function,
+                                             ArrayRef<RowClass> classes) {
+  ModuleOp module = getOperation();
+  std::optional<SymbolTable::UseRange> uses =
+      SymbolTable::getSymbolUses(function, module);
+  if (uses && !uses->empty())
+    return function
+               .emitOpError(
+                   "expected an entry that the module itself does not use")
+               .attachNote(uses->begin()->getUser()->getLoc())
+           << "used here";
+  MLIRContext *context = &getContext();
+  OpBuilder builder(function);
+  SmallVector<Attribute> names, values;
+  for (RowClass rowClass : classes) {
+    std::string name =
+        (function.getName() + "_" + stringifyRowClass(rowClass)).str();
+    if (Operation *other = module.lookupSymbol(name))
+      return (function.emitOpError("expected no symbol '")
+              << name << "' beside the entry")
+                 .attachNote(other->getLoc())
+             << "defined here";
+    auto attribute = RowClassAttr::get(context, rowClass);
+    auto variant = cast<func::FuncOp>(builder.clone(*function));
+    variant.setName(name);
+    variant.setPrivate();
+    variant->setAttr("moe.row_class", attribute);
+    names.push_back(FlatSymbolRefAttr::get(variant));
+    values.push_back(attribute);
+  }
+  VariantsOp::create(builder, function.getLoc(), function.getName(),
+                     /*sym_visibility=*/StringAttr(),
+                     builder.getArrayAttr(names), builder.getArrayAttr(values));
+  function.erase();
+  return success();
+}
