@@ -13,6 +13,7 @@ def MoE_ExpertOp : MoE_Op<"expert", [
     SingleBlockImplicitTerminator<"YieldOp">, Pure,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "apply a body to the rows of every expert";
   let description = [{
     For each expert e runs the body on its rows: row operands are sliced by
@@ -97,6 +98,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     SingleBlockImplicitTerminator<"YieldOp">,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "matrix products of ragged groups, with a scalar epilogue";
   let description = [{
     The form that kernels are made from. **Mode `rows`**: for row r of group e

@@ -10,6 +10,7 @@ def MoE_DispatchOp : MoE_ComputeOp<"dispatch", [
     AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "copy every token's row to the rows of its experts";
   let description = [{
     `rows[slots[t, j]] = x[t]` for every pair with a slot; with weights
@@ -52,6 +53,7 @@ def MoE_CombineOp : MoE_ComputeOp<"combine", [
     AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "sum every token's expert rows";
   let description = [{
     `y[t] = sum over j of weights[t, j] * rows[slots[t, j]]`, over the pairs with

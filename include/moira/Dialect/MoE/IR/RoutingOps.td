@@ -10,6 +10,7 @@ def MoE_GateOp : MoE_ComputeOp<"gate", [
     AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "select experts for every token";
   let description = [{
     Turns logits `[T, E]` into ids `[T, K]` (i32) and weights `[T, K]` by the
@@ -91,6 +92,7 @@ def MoE_GateOp : MoE_ComputeOp<"gate", [
 def MoE_CountOp : MoE_ComputeOp<"count", [
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "rows that each expert is sent, before any drop";
   let description = [{
     `counts[e]` = number of pairs of `ids [T, K]` with id e; ids outside `0..E-1`
@@ -160,6 +162,7 @@ def MoE_AssignOp : MoE_ComputeOp<"assign", [
     AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "give every (token, choice) pair its row, or drop it";
   let description = [{
     Pairs of an expert get consecutive places, block by block and within a block
