@@ -173,7 +173,7 @@ toBuffers(const std::vector<TensorView> &inputs) {
   return buffers;
 }
 
-/// What the variant says it needs on worker 0.
+/// What the variant says it needs on worker 0; 0 where it does not know.
 Result<int64_t>
 Session::Impl::workspace(int entry, int variant,
                          const std::vector<moira_buffer> &inputs) {
@@ -181,11 +181,12 @@ Session::Impl::workspace(int entry, int variant,
   int64_t bytes =
       program->workspace(entry, variant)(step.context(), inputs.data());
   MOIRA_RETURN_IF_ERROR(step.finish());
-  if (bytes < 0)
+  if (bytes < -1)
     return Status(
         MOIRA_FAILED,
-        concat("expected a workspace size of 0 or more bytes, got ", bytes));
-  return bytes;
+        concat("expected a workspace size of 0 or more bytes, or -1, got ",
+               bytes));
+  return std::max<int64_t>(bytes, 0);
 }
 
 int64_t Session::Impl::peakWith(int64_t workspaceBytes,

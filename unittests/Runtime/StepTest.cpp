@@ -201,10 +201,13 @@ TEST(StepError, WorkspaceEntriesAreChecked) {
   };
   EXPECT_ERROR(
       run(step, 1, {}, 10,
-          [](moira_ctx *, const moira_buffer *) -> int64_t { return -1; }),
+          [](moira_ctx *, const moira_buffer *) -> int64_t { return -2; }),
       MOIRA_FAILED,
-      "entry 'main': expected a workspace size of 0 or more bytes, "
-      "got -1");
+      "entry 'main': expected a workspace size of 0 or more bytes, or -1, "
+      "got -2");
+  EXPECT_OK(
+      run(step, 1, {}, 10,
+          [](moira_ctx *, const moira_buffer *) -> int64_t { return -1; }));
   EXPECT_ERROR(run(step, 1, {}, 10,
                    [](moira_ctx *ctx, const moira_buffer *) -> int64_t {
                      ctx->api->fail(ctx, MOIRA_INVALID_ARGUMENT, "reason");

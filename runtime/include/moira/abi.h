@@ -169,7 +169,8 @@ typedef void (*moira_step_entry)(moira_ctx *ctx, const moira_buffer *inputs);
 
 /* Returns an upper bound, in bytes, of the workspace that the step allocates
  * on worker 0 for inputs of these shapes (data pointers are not read). Each
- * allocation counts as its size rounded up to 64. */
+ * allocation counts as its size rounded up to 64. -1: not known from shapes
+ * (the oracle's steps); the arena grows as the step asks. */
 typedef int64_t (*moira_workspace_entry)(moira_ctx *ctx,
                                          const moira_buffer *inputs);
 
