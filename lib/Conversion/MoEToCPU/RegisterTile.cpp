@@ -4,6 +4,7 @@
 #include "RegisterTile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -104,7 +105,8 @@ RegisterTile::emitContraction(ImplicitLocOpBuilder &b,
       Value row = vector::BroadcastOp::create(b, wide, element);
       for (int64_t c = 0; c < weights * vectorsPerWeight; ++c) {
         Value &target = acc[r * weights * vectorsPerWeight + c];
-        target = vector::FMAOp::create(b, row, columns[c], target);
+        // vector.fma would become fmuladd, which may round twice.
+        target = math::FmaOp::create(b, row, columns[c], target);
       }
     }
   };

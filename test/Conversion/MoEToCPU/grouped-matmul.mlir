@@ -12,7 +12,7 @@ func.func @gated(%x: memref<?x32xf32>, %sizes: memref<4xi32>,
   // CHECK: scf.index_switch
   // CHECK: case 1
   // CHECK: scf.for {{.*}} step %c4 iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
-  // CHECK: vector.fma
+  // CHECK: math.fma {{.*}} : vector
   // CHECK-NOT: masked
   // CHECK: arith.mulf {{.*}} : vector<16xf32>
   // CHECK: vector.store
