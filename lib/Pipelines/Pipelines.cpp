@@ -5,6 +5,7 @@
 
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
+#include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -66,13 +67,27 @@ static void buildKernels(OpPassManager &manager,
   manager.addPass(createInlinerPass());
   addCleanup(manager);
   manager.addNestedPass<func::FuncOp>(moe::createNumberLayersPass());
+  if (options.exposeRouting || options.replayRouting) {
+    moe::ExposeRoutingPassOptions expose;
+    expose.function = entryName(options);
+    expose.replay = options.replayRouting;
+    manager.addPass(moe::createExposeRoutingPass(expose));
+  }
   if (options.oracle) {
     manager.addPass(moe::createDecomposePass());
+    manager.addPass(moe::createAssignLayoutsPass());
     addCleanup(manager);
     return;
   }
   manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass());
   addCleanup(manager);
+  manager.addPass(moe::createAssignLayoutsPass());
+  addCleanup(manager);
+  moe::CreateVariantsPassOptions variants;
+  variants.entry = entryName(options);
+  for (moe::RowClass rowClass : options.rowClasses)
+    variants.rows.push_back(moe::stringifyRowClass(rowClass).str());
+  manager.addPass(moe::createCreateVariantsPass(variants));
 }
 
 /// Memrefs: compact arguments and results, inputs never written.

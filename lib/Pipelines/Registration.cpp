@@ -93,8 +93,8 @@ static void registerPhasePipelines() {
 
 void moira::registerPasses() {
   moe::registerMoEPasses();
-  moe::registerMoiraVariantsPasses();
   moe::registerMoiraConversionPasses();
+  moe::registerMoiraVariantsPasses();
   registerPhasePipelines();
   // Upstream passes that programs and tests of ours use.
   registerTransformsPasses();
