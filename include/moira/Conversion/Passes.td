@@ -42,6 +42,7 @@ def ConvertMoEToCPUPass : Pass<"convert-moe-to-cpu", "::mlir::ModuleOp"> {
            "number of the target's vector registers">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+    "::mlir::LLVM::LLVMDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
@@ -80,14 +81,19 @@ def MarkPartsPass : Pass<"moe-mark-parts", "::mlir::func::FuncOp"> {
 }
 
 def BoundCapacityPass : Pass<"moe-bound-capacity", "::mlir::func::FuncOp"> {
-  let summary = "state that a capacity never exceeds the number of tokens";
+  let summary = "state how far a capacity can go by shapes alone";
   let description = [{
-    A capacity read from counts is data; workspace must be known from shapes. A
-    token's ids are distinct, so an expert gets at most T rows: the pass takes
-    `min(capacity, max(T, minimum) aligned)`, which changes no value and gives
-    `moe-emit-entries` a bound that needs shapes only.
+    A capacity read from counts is data; workspace must be known from shapes.
+    Changes no value:
+
+    * Counts that the formula does not use (any rule but `tutel`, or a constant
+      factor above 0) are dropped: what is left is a formula of shapes.
+    * A constant factor of 0 or below gives at most the largest count. A token's
+      ids are distinct, so that is at most T: the pass takes
+      `min(capacity, max(T, minimum) aligned)`, with T from the ids counted.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect"];
 }
 
 def ProtectArgumentsPass : Pass<"moe-protect-arguments", "::mlir::ModuleOp"> {

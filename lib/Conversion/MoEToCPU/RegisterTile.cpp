@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -124,6 +125,13 @@ RegisterTile::emitContraction(ImplicitLocOpBuilder &b,
             step(body, addIndex(body, iv, u), values);
           scf::YieldOp::create(body, values);
         });
+    // The loop is unrolled as far as it pays; more only costs compile time.
+    auto unroll = LLVM::LoopUnrollAttr::get(
+        b.getContext(), /*disable=*/b.getBoolAttr(true), {}, {}, {}, {}, {}, {});
+    loop->setAttr("llvm.loop_annotation",
+                  LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {},
+                                                unroll, {}, {}, {}, {}, {}, {},
+                                                {}, {}, {}, {}, {}));
     acc.assign(loop.getResults().begin(), loop.getResults().end());
   }
   for (int64_t rest = unrolled; rest < k; ++rest)

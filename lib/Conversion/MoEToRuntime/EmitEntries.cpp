@@ -382,7 +382,7 @@ void EmitEntries::runOnOperation() {
       emitCopyEntry(module, pack.symbol, pack.sliceBytes);
   }
 
-  // 4. Only the entries are visible outside.
+  // 4. Only the entries are visible outside; notes between passes go.
   for (auto op : llvm::make_early_inc_range(module.getOps<VariantsOp>()))
     op.erase();
   llvm::StringSet<> entries = manifest.getEntrySymbols();
@@ -394,6 +394,10 @@ void EmitEntries::runOnOperation() {
       function.erase();
       continue;
     }
+    for (NamedAttribute note :
+         llvm::to_vector(function->getDiscardableAttrs()))
+      if (note.getName().strref().starts_with("moe."))
+        function->removeDiscardableAttr(note.getName());
     if (entries.contains(function.getName())) {
       function.setPublic();
     } else if (!function.isDeclaration()) {
