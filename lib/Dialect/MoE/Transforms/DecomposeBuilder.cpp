@@ -161,11 +161,13 @@ Value DecomposeBuilder::insertSlice(Value slice, Value tensor,
 Values
 DecomposeBuilder::loop(Value begin, Value end, ValueRange carried,
                        llvm::function_ref<Values(Value, ValueRange)> body) {
-  auto loop =
-      scf::ForOp::create(*this, begin, end, index(1), carried,
-                         [&](OpBuilder &, Location, Value iv, ValueRange args) {
-                           scf::YieldOp::create(*this, body(iv, args));
-                         });
+  // The body is filled once the loop stands in its block, so that it can place
+  // something in front of the loop.
+  auto loop = scf::ForOp::create(*this, begin, end, index(1), carried);
+  InsertionGuard guard(*this);
+  setInsertionPointToStart(loop.getBody());
+  Values next = body(loop.getInductionVar(), loop.getRegionIterArgs());
+  scf::YieldOp::create(*this, next);
   return Values(loop.getResults());
 }
 

@@ -64,7 +64,8 @@ public:
 
   //===--- Loops ----------------------------------------------------------===//
 
-  /// for i in begin..end, carrying values; the body returns the next ones.
+  /// for i in begin..end, carrying one value or more; the body returns the next
+  /// ones.
   Values loop(Value begin, Value end, ValueRange carried,
               llvm::function_ref<Values(Value, ValueRange)> body);
   /// The values of `then` if `condition` holds, else `otherwise`.

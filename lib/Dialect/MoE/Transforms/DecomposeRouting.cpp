@@ -58,12 +58,12 @@ struct CapacityFormula {
   Value toReal(Value integer) {
     return arith::SIToFPOp::create(b, b.getF64Type(), integer);
   }
-  /// Truncates; NaN and what is negative become 0, what no i64 holds the
-  /// largest one that does.
+  /// Truncates; NaN and what is negative become 0, and 2^50 is the most: no sum
+  /// or product below overflows.
   Value truncate(Value value) {
     Value positive = b.compare(CmpFPredicate::OGT, value, b.real(f64(), 0));
     value = b.select(positive, value, b.real(f64(), 0));
-    value = b.min(value, b.real(f64(), 0x1p62));
+    value = b.min(value, b.real(f64(), 0x1p50));
     return arith::FPToSIOp::create(b, b.getI64Type(), value);
   }
   Value ceil(Value value) { return math::CeilOp::create(b, value); }
