@@ -157,3 +157,37 @@ func.func @both(%x: tensor<?x8xf32>, %s: tensor<2xi32>,
   }
   return %0, %w, %b, %t : tensor<?x16xf32>, tensor<2x8x16xf32>, tensor<16xf32>, tensor<3x5xf32>
 }
+
+// -----
+
+// Every other element of a bias: consecutive from loading on, or copied.
+
+// CHECK-LABEL: func @strided_bias(
+// CHECK-SAME: %[[W:[^ ]*]]: tensor<2x1x8x64xf32>
+// CHECK-SAME: %[[P:[^ ]*]]: tensor<2x40xf32> {moe.packing = {function = @[[F:[^,]*]], logical = tensor<2x80xf32>, slices = 1 : i64, source = tensor<2x80xf32>}, moe.param = #moe.param<"b">}
+// CHECK-SAME: %[[Q:[^ ]*]]: tensor<2x40xf32> {moe.packing = {function = @[[G:[^,]*]], logical = tensor<2x80xf32>, slices = 2 : i64, source = tensor<80xf32>}, moe.param = #moe.param<"b.{}">}
+// CHECK-SAME: %[[I:[^ ]*]]: tensor<2x80xf32>)
+// CHECK: %[[S:.*]] = tensor.extract_slice %[[I]][0, 0] [2, 40] [1, 2]
+// CHECK: %[[C:.*]] = bufferization.alloc_tensor() copy(%[[S]]) : tensor<2x40xf32>
+// CHECK: bias(%[[P]] : tensor<2x40xf32>) vectors(%[[Q]], %[[C]] : tensor<2x40xf32>, tensor<2x40xf32>)
+// CHECK: func private @[[F]](%{{.*}}: tensor<2x80xf32>) -> tensor<2x40xf32>
+// CHECK: tensor.extract_slice %{{.*}}[0, 1] [2, 40] [1, 2]
+// CHECK: func private @[[G]](%{{.*}}: tensor<80xf32>) -> tensor<40xf32>
+// CHECK: tensor.extract_slice %{{.*}}[0] [40] [2]
+func.func @strided_bias(%x: tensor<?x8xf32>, %s: tensor<2xi32>,
+    %w: tensor<2x40x8xf32> {moe.param = #moe.param<"w">},
+    %b: tensor<2x80xf32> {moe.param = #moe.param<"b">},
+    %c: tensor<2x80xf32> {moe.param = #moe.param<"b.{}">}, %i: tensor<2x80xf32>) -> tensor<?x40xf32> {
+  %b1 = tensor.extract_slice %b[0, 1] [2, 40] [1, 2] : tensor<2x80xf32> to tensor<2x40xf32>
+  %c1 = tensor.extract_slice %c[0, 0] [2, 40] [1, 2] : tensor<2x80xf32> to tensor<2x40xf32>
+  %i1 = tensor.extract_slice %i[0, 0] [2, 40] [1, 2] : tensor<2x80xf32> to tensor<2x40xf32>
+  %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%s : tensor<2xi32>)
+      weights(%w : tensor<2x40x8xf32>) nk bias(%b1 : tensor<2x40xf32>)
+      vectors(%c1, %i1 : tensor<2x40xf32>, tensor<2x40xf32>) -> tensor<?x40xf32> {
+  ^bb0(%a: f32, %v: f32, %u: f32):
+    %m = arith.mulf %a, %v : f32
+    %n = arith.addf %m, %u : f32
+    moe.yield %n : f32
+  }
+  return %0 : tensor<?x40xf32>
+}

@@ -5,6 +5,7 @@
 
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
@@ -120,6 +121,9 @@ private:
   void assign(func::FuncOp function, PackFunctions &functions);
   int64_t getWidth(GroupedMatmulOp op);
   void packInStep(GroupedMatmulOp op, OpOperand &weight, int64_t width);
+  /// Makes a bias or vector consecutive, at loading where it is a parameter.
+  void assignVector(func::FuncOp function, OpOperand &vector, bool fixed,
+                    SmallVectorImpl<PackedArgument> &arguments);
   void packParameters(func::FuncOp function, PackFunctions &functions,
                       ArrayRef<PackedArgument> arguments);
   void packPlain(func::FuncOp function, PackFunctions &functions);
@@ -159,6 +163,12 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
     if (!op.getContraction() && op.getLayout() != WeightLayout::Panels)
       kernels.push_back(op);
   });
+  function.walk([&](GroupedMatmulOp op) {
+    for (OpOperand &bias : op.getBiasMutable())
+      assignVector(function, bias, fixed, arguments);
+    for (OpOperand &vector : op.getVectorsMutable())
+      assignVector(function, vector, fixed, arguments);
+  });
   for (GroupedMatmulOp op : kernels) {
     if (!cast<ShapedType>(op.getWeights().front().getType()).hasStaticShape() ||
         op.getResultType().isDynamicDim(op.getResultType().getRank() - 1)) {
@@ -186,6 +196,36 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
   }
   packParameters(function, functions, arguments);
   packPlain(function, functions);
+}
+
+void AssignLayouts::assignVector(func::FuncOp function, OpOperand &vector,
+                                 bool fixed,
+                                 SmallVectorImpl<PackedArgument> &arguments) {
+  auto slice = vector.get().getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || slice.getStaticStrides().back() == 1)
+    return;
+  auto argument = dyn_cast<BlockArgument>(slice.getSource());
+  RankedTensorType type = slice.getSourceType();
+  ParamAttr param;
+  if (!fixed && argument && argument.getOwner() == &function.getBody().front())
+    param = function.getArgAttrOfType<ParamAttr>(argument.getArgNumber(),
+                                                 kParamAttrName);
+  bool isStatic = !ShapedType::isDynamicShape(slice.getStaticOffsets()) &&
+                  !ShapedType::isDynamicShape(slice.getStaticSizes());
+  if (!param || !isStatic || type.getRank() != 2 ||
+      slice.getType().getRank() != 2 || slice.getStaticOffsets()[0] != 0 ||
+      slice.getStaticSizes()[0] != type.getDimSize(0)) {
+    OpBuilder builder(vector.getOwner());
+    vector.set(bufferization::AllocTensorOp::create(
+        builder, slice.getLoc(), slice.getType(), /*dynamicSizes=*/ValueRange(),
+        /*copy=*/slice.getResult(), /*memory_space=*/IntegerAttr()));
+    return;
+  }
+  ParameterUse use{argument, {}};
+  use.packing.first = {0, 1, type.getDimSize(0)};
+  use.packing.second = {slice.getStaticOffsets()[1],
+                        slice.getStaticStrides()[1], slice.getStaticSizes()[1]};
+  addUse(arguments, use, vector);
 }
 
 void AssignLayouts::packInStep(GroupedMatmulOp op, OpOperand &weight,

@@ -19,8 +19,11 @@ ParameterShape::ParameterShape(ParamAttr param, RankedTensorType logical)
   slice = slice.drop_front();
 }
 
-/// `[ceil(N/w), K, w]`, or the kept places of the matrix.
-static SmallVector<int64_t> getPackedSlice(const Packing &packing) {
+/// `[ceil(N/w), K, w]`, or the kept places of the slice.
+static SmallVector<int64_t> getPackedSlice(const ParameterShape &shape,
+                                           const Packing &packing) {
+  if (shape.slice.size() == 1)
+    return {packing.second.size};
   if (packing.width == 0)
     return {packing.first.size, packing.second.size};
   bool nk = packing.layout == WeightLayout::NK;
@@ -32,10 +35,12 @@ static SmallVector<int64_t> getPackedSlice(const Packing &packing) {
 
 RankedTensorType mlir::moe::detail::getPackedType(const ParameterShape &shape,
                                                   const Packing &packing) {
-  if (packing.width == 0)
-    return shape.logical;
-  SmallVector<int64_t> sizes = getPackedSlice(packing);
-  sizes.insert(sizes.begin(), shape.slices);
+  SmallVector<int64_t> sizes = getPackedSlice(shape, packing);
+  // Panels have a leading dim in any case.
+  bool stacked =
+      static_cast<int64_t>(shape.slice.size()) < shape.logical.getRank();
+  if (packing.width != 0 || stacked)
+    sizes.insert(sizes.begin(), shape.slices);
   return RankedTensorType::get(sizes, shape.logical.getElementType());
 }
 
@@ -103,14 +108,14 @@ static Value extract(OpBuilder &builder, Location loc, Value source,
 
 /// `[d0, d1]` in the file's order to panels; the transpose is part of packing.
 static Value packMatrix(OpBuilder &builder, Location loc, Value matrix,
-                        WeightLayout layout, const Packing &packing) {
+                        WeightLayout layout, RankedTensorType result) {
   auto type = cast<RankedTensorType>(matrix.getType());
   SmallVector<int64_t> shape(type.getShape());
   shape.insert(shape.begin(), 1);
   Value stacked = tensor::ExpandShapeOp::create(
       builder, loc, RankedTensorType::get(shape, type.getElementType()), matrix,
       ArrayRef<ReassociationIndices>{{0, 1}, {2}});
-  SmallVector<int64_t> panels = getPackedSlice(packing);
+  SmallVector<int64_t> panels(result.getShape());
   panels.insert(panels.begin(), 1);
   auto panelType = RankedTensorType::get(panels, type.getElementType());
   Value packed = PackOp::create(builder, loc, TypeRange(panelType), stacked,
@@ -125,8 +130,8 @@ func::FuncOp PackFunctions::create(Location loc, ParamAttr param,
                                    const Packing &packing,
                                    RankedTensorType source) {
   MLIRContext *context = module.getContext();
-  auto result =
-      RankedTensorType::get(getPackedSlice(packing), source.getElementType());
+  auto result = RankedTensorType::get(getPackedSlice(shape, packing),
+                                      source.getElementType());
   OpBuilder builder(context);
   auto function = func::FuncOp::create(
       builder, loc, ("moe_pack_" + Twine(entries.size())).str(),
@@ -135,15 +140,17 @@ func::FuncOp PackFunctions::create(Location loc, ParamAttr param,
   symbols.insert(function);
   builder.setInsertionPointToStart(function.addEntryBlock());
 
-  Columns first = getPart(param, shape.slice.front()).select(packing.first);
-  SmallVector<Columns> places{first, packing.second};
+  SmallVector<Columns> places{packing.second};
+  if (shape.slice.size() == 2)
+    places.insert(places.begin(),
+                  getPart(param, shape.slice.front()).select(packing.first));
   if (param.getTranspose())
     std::swap(places[0], places[1]);
   Value value = extract(builder, loc, function.getArgument(0), places);
   if (packing.width != 0) {
     bool nk = (packing.layout == WeightLayout::NK) != param.getTranspose();
     value = packMatrix(builder, loc, value,
-                       nk ? WeightLayout::NK : WeightLayout::KN, packing);
+                       nk ? WeightLayout::NK : WeightLayout::KN, result);
   } else if (param.getTranspose()) {
     Value empty = tensor::EmptyOp::create(builder, loc, result.getShape(),
                                           result.getElementType());

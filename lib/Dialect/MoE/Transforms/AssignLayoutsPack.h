@@ -15,7 +15,8 @@
 
 namespace mlir::moe::detail {
 
-/// How a matrix of a parameter, `[d0, d1]` in the program, is kept in memory.
+/// How a matrix of a parameter, `[d0, d1]` in the program, is kept in memory;
+/// or a vector `[d1]`.
 struct Packing {
   /// The places of d0 and d1 that are kept.
   Columns first, second;

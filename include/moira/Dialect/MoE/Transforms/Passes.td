@@ -129,7 +129,9 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     are done there too. A parameter that is read in several layouts becomes
     several arguments. One that is read as it is gets a packing only when it has
     `transpose` or `part`. Other weights are packed in every step, with a
-    missed-optimization remark. A function that others name keeps its type.
+    missed-optimization remark. A function that others name keeps its type. A bias
+    or vector that takes every other element of a tensor becomes consecutive, at
+    loading where that is a parameter.
 
     ```mlir
     func.func @main(%x: tensor<?x8xf32>, %s: tensor<4xi32>,
@@ -157,7 +159,8 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
   let statistics = [
     Statistic<"numParameters", "num-parameters", "parameters packed at loading">,
     Statistic<"numStepPacks", "num-step-packs", "weights packed in every step">];
-  let dependentDialects = ["::mlir::func::FuncDialect",
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect",
+                           "::mlir::func::FuncDialect",
                            "::mlir::linalg::LinalgDialect",
                            "::mlir::moe::MoEDialect",
                            "::mlir::tensor::TensorDialect"];
