@@ -68,6 +68,30 @@ TEST_F(BundleFileTest, ParametersAreOptional) {
   EXPECT_EQ(contents.packedParameters, "");
 }
 
+TEST_F(BundleFileTest, SectionsMayStandInAnyOrder) {
+  // Kinds are exchanged in the table; places and checksums stay.
+  set<uint32_t>(entry(0), 2);
+  set<uint32_t>(entry(1), 1);
+  seal();
+  BundleContents contents;
+  EXPECT_OK(verifyBundle(bytes.data(), bytes.size(), contents));
+  EXPECT_EQ(contents.manifest, "code");
+  EXPECT_EQ(contents.hostCode, "{\"manifest\": 1}");
+}
+
+TEST_F(BundleFileTest, SizesAroundTheAlignmentComeBack) {
+  for (size_t first : {0, 1, 63, 64, 65, 127, 128})
+    for (size_t second : {0, 1, 64, 100}) {
+      std::string manifest(first, 'm'), code(second, 'c');
+      bytes = encodeBundle({manifest, code, "p"});
+      BundleContents contents;
+      EXPECT_OK(verifyBundle(bytes.data(), bytes.size(), contents));
+      EXPECT_EQ(contents.manifest, manifest);
+      EXPECT_EQ(contents.hostCode, code);
+      EXPECT_EQ(contents.packedParameters, "p");
+    }
+}
+
 TEST_F(BundleFileTest, EncodingIsDeterministic) {
   EXPECT_EQ(bytes, encodeBundle({"{\"manifest\": 1}", "code",
                                  std::string_view(packed, 100)}));

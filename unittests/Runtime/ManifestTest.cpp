@@ -265,3 +265,133 @@ TEST(Manifest, DamageNeverThrows) {
       EXPECT_TRUE(Manifest::parse(manifest->serialize()).ok());
   }
 }
+
+//===----------------------------------------------------------------------===//
+// Random manifests come back field by field
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Makes manifests that `parse` accepts.
+struct Maker {
+  std::mt19937 random{5};
+
+  int64_t number(int64_t limit) { return random() % limit; }
+  std::string text() {
+    static const char *const pieces[] = {"a", ".", "\"", "\\", "é", "\n", " "};
+    std::string result = "n" + std::to_string(count++);
+    for (int64_t i = number(4); i > 0; --i)
+      result += pieces[number(7)];
+    return result;
+  }
+  DataType dtype() { return static_cast<DataType>(number(8)); }
+  Shape shape(int64_t least) {
+    Shape dims;
+    for (int64_t i = number(4); i > 0; --i)
+      dims.push_back(least + number(1000));
+    return dims;
+  }
+  EntrySpec entry() {
+    EntrySpec entry;
+    entry.name = text();
+    for (int64_t i = number(3); i > 0; --i)
+      entry.inputs.push_back({text(), dtype(), shape(-1)});
+    for (int64_t i = number(3); i > 0; --i)
+      entry.results.push_back({number(2) ? text() : "", dtype(), shape(-1)});
+    for (int64_t i = number(3); i > 0; --i)
+      entry.layers.push_back(
+          {i * 10, 1 + number(300), number(9), number(1 << 30)});
+    entry.flopsPerToken = number(1 << 30);
+    for (int64_t i = 1 + number(3); i > 0; --i)
+      entry.variants.push_back(
+          {text(), text(), number(100), text(), text(), text(), text()});
+    return entry;
+  }
+  ParameterSpec parameter() {
+    ParameterSpec parameter;
+    parameter.stacked = number(2);
+    parameter.name = text() + (parameter.stacked ? "{}" : "");
+    parameter.slices = 1 + number(100);
+    parameter.sourceType = dtype();
+    parameter.sourceShape = shape(0);
+    parameter.logicalShape = shape(0);
+    parameter.packedSliceBytes = number(1 << 20);
+    parameter.pack = text();
+    parameter.layout = text();
+    return parameter;
+  }
+
+  int count = 0;
+};
+} // namespace
+
+static void expectEqual(const EntrySpec &a, const EntrySpec &b) {
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.flopsPerToken, b.flopsPerToken);
+  auto same = [](const std::vector<TensorSpec> &left,
+                 const std::vector<TensorSpec> &right) {
+    ASSERT_EQ(left.size(), right.size());
+    for (size_t i = 0; i < left.size(); ++i) {
+      EXPECT_EQ(left[i].name, right[i].name);
+      EXPECT_EQ(left[i].dtype, right[i].dtype);
+      EXPECT_EQ(left[i].shape, right[i].shape);
+    }
+  };
+  same(a.inputs, b.inputs);
+  same(a.results, b.results);
+  ASSERT_EQ(a.layers.size(), b.layers.size());
+  for (size_t i = 0; i < a.layers.size(); ++i) {
+    EXPECT_EQ(a.layers[i].index, b.layers[i].index);
+    EXPECT_EQ(a.layers[i].experts, b.layers[i].experts);
+    EXPECT_EQ(a.layers[i].topK, b.layers[i].topK);
+    EXPECT_EQ(a.layers[i].flopsPerRow, b.layers[i].flopsPerRow);
+  }
+  ASSERT_EQ(a.variants.size(), b.variants.size());
+  for (size_t i = 0; i < a.variants.size(); ++i) {
+    EXPECT_EQ(a.variants[i].name, b.variants[i].name);
+    EXPECT_EQ(a.variants[i].rowClass, b.variants[i].rowClass);
+    EXPECT_EQ(a.variants[i].minRows, b.variants[i].minRows);
+    EXPECT_EQ(a.variants[i].step, b.variants[i].step);
+    EXPECT_EQ(a.variants[i].workspace, b.variants[i].workspace);
+    EXPECT_EQ(a.variants[i].numerics, b.variants[i].numerics);
+    EXPECT_EQ(a.variants[i].qualified, b.variants[i].qualified);
+  }
+}
+
+static void expectEqual(const ParameterSpec &a, const ParameterSpec &b) {
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.slices, b.slices);
+  EXPECT_EQ(a.sourceType, b.sourceType);
+  EXPECT_EQ(a.sourceShape, b.sourceShape);
+  EXPECT_EQ(a.stacked, b.stacked);
+  EXPECT_EQ(a.logicalShape, b.logicalShape);
+  EXPECT_EQ(a.packedSliceBytes, b.packedSliceBytes);
+  EXPECT_EQ(a.pack, b.pack);
+  EXPECT_EQ(a.layout, b.layout);
+}
+
+TEST(Manifest, RandomOnesComeBack) {
+  Maker maker;
+  for (int round = 0; round < 200; ++round) {
+    Manifest made;
+    made.version = maker.text();
+    made.module = maker.text();
+    made.target = {maker.text(), maker.text(), maker.text()};
+    for (int64_t i = maker.number(4); i > 0; --i)
+      made.entries.push_back(maker.entry());
+    for (int64_t i = maker.number(4); i > 0; --i)
+      made.parameters.push_back(maker.parameter());
+    Result<Manifest> read = Manifest::parse(made.serialize());
+    ASSERT_OK(read.status());
+    EXPECT_EQ(read->version, made.version);
+    EXPECT_EQ(read->module, made.module);
+    EXPECT_EQ(read->target.triple, made.target.triple);
+    EXPECT_EQ(read->target.cpu, made.target.cpu);
+    EXPECT_EQ(read->target.features, made.target.features);
+    ASSERT_EQ(read->entries.size(), made.entries.size());
+    for (size_t i = 0; i < made.entries.size(); ++i)
+      expectEqual(read->entries[i], made.entries[i]);
+    ASSERT_EQ(read->parameters.size(), made.parameters.size());
+    for (size_t i = 0; i < made.parameters.size(); ++i)
+      expectEqual(read->parameters[i], made.parameters[i]);
+  }
+}

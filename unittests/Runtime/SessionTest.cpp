@@ -6,6 +6,7 @@
 #include "Runtime/TestModule.h"
 #include "Runtime/TestProgram.h"
 
+#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -228,6 +229,80 @@ TEST_F(SessionTest, FailedStepsAreCountedAndTheSessionGoesOn) {
   EXPECT_OK(other->invoke("main", {view(x, {3})}, results));
   EXPECT_EQ(other->statistics().back().error, MOIRA_OK);
   EXPECT_EQ(other->statistics().size(), 2u);
+}
+
+TEST(SessionPlans, EachLayerHasOne) {
+  static int64_t layerCount;
+  auto step = [](moira_ctx *ctx, const moira_buffer *) {
+    for (int64_t i = 0; i < layerCount; ++i) {
+      EXPECT_EQ(ctx->plan[i].degree, 3);
+      EXPECT_EQ(ctx->plan[i].slots, 0);
+      ctx->api->enter(ctx, 10 * i, MOIRA_PART_GATE);
+    }
+    EXPECT_EQ(ctx->plan[0].degree, 3); // also without layers
+  };
+  // The workspace entry may read the plan too.
+  auto workspace = [](moira_ctx *ctx, const moira_buffer *) -> int64_t {
+    EXPECT_EQ(ctx->plan[0].degree, 3);
+    return 0;
+  };
+  for (layerCount = 0; layerCount < 4; ++layerCount) {
+    Manifest manifest = entryProgram(step, 0)->manifest();
+    manifest.entries[0].layers.clear();
+    for (int64_t i = 0; i < layerCount; ++i)
+      manifest.entries[0].layers.push_back({10 * i, 2, 1, 0});
+    auto program = Program::create(manifest, [&](const char *symbol) {
+      return std::strcmp(symbol, "step") ? reinterpret_cast<void *>(+workspace)
+                                         : reinterpret_cast<void *>(+step);
+    });
+    ASSERT_OK(program.status());
+    auto session = testSession(*program);
+    EXPECT_OK(session->setPlan({3, 0}));
+    std::vector<float> x(2);
+    std::vector<ResultTensor> results;
+    EXPECT_OK(session->invoke("main", {view(x, {2})}, results));
+    EXPECT_TRUE(session->predictPeak("main", {view(x, {2})}).ok());
+    EXPECT_EQ(int64_t(session->statistics().back().layers.size()), layerCount);
+  }
+}
+
+TEST(SessionLog, SaysWhatRan) {
+  SessionOptions options;
+  options.logLevel = LogLevel::Debug;
+  options.threads = 1;
+  auto session = testSession(testProgram(), options);
+  std::vector<float> x(8);
+  std::vector<ResultTensor> results;
+  testing::internal::CaptureStderr();
+  EXPECT_OK(session->invoke("main", {view(x, {2, 4})}, results));
+  std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("step 0: entry 'main', variant 'decode', 2 rows"),
+            std::string::npos)
+      << text;
+}
+
+TEST(SessionPoison, MemoryThatNobodyWroteIsNan) {
+  SessionOptions options;
+  options.poisonMemory = true;
+  auto session = testSession(
+      entryProgram([](moira_ctx *ctx, const moira_buffer *inputs) {
+        auto *scratch = static_cast<float *>(ctx->api->alloc(ctx, 0, 400));
+        auto *y =
+            static_cast<float *>(ctx->api->result(ctx, 0, 1, inputs[0].shape));
+        EXPECT_TRUE(std::isnan(scratch[99]));
+        EXPECT_TRUE(std::isnan(y[0]));
+        y[1] = 5;
+      }),
+      options);
+  std::vector<float> x(3);
+  std::vector<ResultTensor> results;
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_OK(session->invoke("main", {view(x, {3})}, results));
+    std::vector<float> y = values(results[0]);
+    EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[2]));
+    EXPECT_EQ(y[1], 5);
+    results.clear();
+  }
 }
 
 //===----------------------------------------------------------------------===//
