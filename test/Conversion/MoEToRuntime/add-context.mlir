@@ -19,13 +19,15 @@ func.func @helper(%x: memref<?x8xf32>) {
 // CHECK-LABEL: func.func @main_a
 // CHECK-SAME: moe.variant = {entry = "main", name = "decode"}
 func.func @main_a(%x: memref<2x8xf32> {moe.param = #moe.param<"w", transpose>,
-    moe.packing = {logical = tensor<2x8xf32>, function = @pack}}) {
+    moe.packing = {logical = tensor<2x8xf32>, function = @pack,
+      slices = 1 : i64, source = tensor<8x2xf32>}}) {
   return
 }
 // CHECK-LABEL: func.func @main_b
 // CHECK-SAME: moe.variant = {entry = "main", name = "prefill"}
 func.func @main_b(%x: memref<2x8xf32> {moe.param = #moe.param<"w", transpose>,
-    moe.packing = {logical = tensor<2x8xf32>, function = @pack}}) {
+    moe.packing = {logical = tensor<2x8xf32>, function = @pack,
+      slices = 1 : i64, source = tensor<8x2xf32>}}) {
   return
 }
 // CHECK-LABEL: func.func @pack

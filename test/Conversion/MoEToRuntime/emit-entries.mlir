@@ -24,7 +24,8 @@
 // CHECK: call @main
 func.func @main(%ctx: !llvm.ptr, %x: memref<?x8xf32> {moe.name = "x"},
     %w: memref<2x8xf32> {moe.param = #moe.param<"w", transpose>,
-      moe.packing = {logical = tensor<2x8xf32>, function = @pack}}) -> (memref<?x8xf32>, index)
+      moe.packing = {logical = tensor<2x8xf32>, function = @pack,
+      slices = 1 : i64, source = tensor<8x2xf32>}}) -> (memref<?x8xf32>, index)
     attributes {moe.kind = "step", moe.variant = {entry = "main", name = "only"}} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
