@@ -25,7 +25,8 @@ Value buildLog(OpBuilder &builder, Location loc, Value x);
 
 /// Adds the patterns that replace math.exp and math.log on f32 by the above,
 /// tanh, erf, erfc, log1p and expm1 on f32 by polynomials (within 5 ulp), and
-/// all of them on bf16 and f16 by f32 with one rounding. f64 stays: its functions are those of the C library.
+/// all of them on bf16 and f16 by f32 with one rounding. f64 stays: its
+/// functions are those of the C library.
 void populateMathExpansionPatterns(RewritePatternSet &patterns);
 
 } // namespace mlir::moe
