@@ -10,7 +10,9 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include <cstddef>
 
@@ -46,6 +48,9 @@ public:
 
 private:
   Value build(Value value);
+  /// `value` itself, computed again, of its own type; null where that takes
+  /// more than shapes.
+  Value copy(Value value);
   Value buildDim(Value memref, int64_t dim);
   Value combine(StringRef name, Value lhs, Value rhs) {
     if (!lhs || !rhs)
@@ -93,6 +98,36 @@ Value BoundBuilder::buildDim(Value memref, int64_t dim) {
   return AbiBuilder::loadField(b, shape, dim * 8, b.getI64Type());
 }
 
+/// A dim of an input or a constant one: known, and not only bounded.
+static bool isExactDim(memref::DimOp dim) {
+  std::optional<int64_t> index = dim.getConstantIndex();
+  auto type = dyn_cast<MemRefType>(dim.getSource().getType());
+  return index && type &&
+         (!type.isDynamicDim(*index) || isa<BlockArgument>(dim.getSource()));
+}
+
+Value BoundBuilder::copy(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getNumRegions() != 0 || op->getNumResults() != 1 ||
+      !value.getType().isIntOrIndexOrFloat())
+    return {};
+  if (auto dim = dyn_cast<memref::DimOp>(op)) {
+    Value size = isExactDim(dim) ? bound(value) : Value();
+    return size ? arith::IndexCastOp::create(b, value.getType(), size)
+                : Value();
+  }
+  if (!isPure(op))
+    return {};
+  IRMapping operands;
+  for (Value operand : op->getOperands()) {
+    Value copied = copy(operand);
+    if (!copied)
+      return {};
+    operands.map(operand, copied);
+  }
+  return b.clone(*op, operands)->getResult(0);
+}
+
 Value BoundBuilder::build(Value value) {
   APInt constant;
   if (matchPattern(value, m_ConstantInt(&constant)))
@@ -130,9 +165,14 @@ Value BoundBuilder::build(Value value) {
           arith::ExtUIOp>(op))
     return bound(op->getOperand(0));
   if (auto select = dyn_cast<arith::SelectOp>(op))
-    return combine("arith.maxsi", bound(select.getTrueValue()),
-                   bound(select.getFalseValue()));
-  return {};
+    if (Value most = combine("arith.maxsi", bound(select.getTrueValue()),
+                             bound(select.getFalseValue())))
+      return most;
+  // A formula with real numbers, such as a capacity.
+  Value copied = copy(value);
+  if (copied && copied.getType().isIndex())
+    return arith::IndexCastOp::create(b, b.getI64Type(), copied);
+  return copied && copied.getType().isInteger(64) ? copied : Value();
 }
 
 void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
