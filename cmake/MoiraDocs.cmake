@@ -1,5 +1,9 @@
 # The reference pages are generated from the .td files and committed. Target
 # moira-docs writes them; the test docs-fresh fails when they are stale.
+if(NOT DEFINED Python3_EXECUTABLE AND EXISTS /usr/bin/python3)
+  # The one that scripts/setup installs, whatever stands earlier on the path.
+  set(Python3_EXECUTABLE /usr/bin/python3 CACHE FILEPATH "Python interpreter")
+endif()
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 
 set(moira_docs_command

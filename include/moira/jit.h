@@ -1,5 +1,5 @@
-// Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Compile a program in memory and run it through the runtime. The result is the
 // same Program that a bundle file gives, so everything of the runtime's session

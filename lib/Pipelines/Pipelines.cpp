@@ -1,5 +1,5 @@
-// Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "moira/Pipelines/Pipelines.h"
 
@@ -118,8 +118,7 @@ static void buildTarget(OpPassManager &manager,
   cpu.vectorRegisters = options.vectorBits >= 512 ? 32 : 16;
   manager.addPass(moe::createConvertMoEToCPUPass(cpu));
   manager.addPass(moe::createLowerCopiesPass());
-  manager.addNestedPass<func::FuncOp>(
-      createConvertLinalgToParallelLoopsPass());
+  manager.addNestedPass<func::FuncOp>(createConvertLinalgToParallelLoopsPass());
   manager.addPass(createLowerAffinePass());
   addCleanup(manager);
   // 2. The contract.

@@ -4,8 +4,8 @@
 #include "RegisterTile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -126,8 +126,9 @@ RegisterTile::emitContraction(ImplicitLocOpBuilder &b,
           scf::YieldOp::create(body, values);
         });
     // The loop is unrolled as far as it pays; more only costs compile time.
-    auto unroll = LLVM::LoopUnrollAttr::get(
-        b.getContext(), /*disable=*/b.getBoolAttr(true), {}, {}, {}, {}, {}, {});
+    auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(),
+                                            /*disable=*/b.getBoolAttr(true), {},
+                                            {}, {}, {}, {}, {});
     loop->setAttr("llvm.loop_annotation",
                   LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {},
                                                 unroll, {}, {}, {}, {}, {}, {},

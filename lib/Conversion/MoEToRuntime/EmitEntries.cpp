@@ -394,8 +394,7 @@ void EmitEntries::runOnOperation() {
       function.erase();
       continue;
     }
-    for (NamedAttribute note :
-         llvm::to_vector(function->getDiscardableAttrs()))
+    for (NamedAttribute note : llvm::to_vector(function->getDiscardableAttrs()))
       if (note.getName().strref().starts_with("moe."))
         function->removeDiscardableAttr(note.getName());
     if (entries.contains(function.getName())) {

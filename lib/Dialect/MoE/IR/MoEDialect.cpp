@@ -144,8 +144,8 @@ LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
     return op->emitOpError("expected 'moe.param' on a function argument");
   auto type = dyn_cast<ShapedType>(function.getArgumentTypes()[argIndex]);
   // The rules are those of the program's type, not of the packed one.
-  if (auto packing = function.getArgAttrOfType<DictionaryAttr>(
-          argIndex, kPackingAttrName))
+  if (auto packing =
+          function.getArgAttrOfType<DictionaryAttr>(argIndex, kPackingAttrName))
     if (auto logical = packing.getAs<TypeAttr>("logical"))
       type = dyn_cast<ShapedType>(logical.getValue());
   if (!type || !type.hasStaticShape() || type.getRank() < 1 ||
