@@ -80,7 +80,8 @@ llvm::Expected<int64_t> tools::readNumber(llvm::StringRef option,
     return number;
   std::string range =
       most == INT64_MAX ? " or more" : " to " + llvm::itostr(most);
-  return llvm::createStringError("--" + option + ": expected a number, " +
+  llvm::StringRef dashes = option.size() == 1 ? "-" : "--";
+  return llvm::createStringError(dashes + option + ": expected a number, " +
                                  llvm::Twine(least) + range + ", got '" + text +
                                  "'");
 }

@@ -12,7 +12,7 @@ namespace moira {
 
 /// Reads and verifies a program: text or bytecode, from a file or, for "-",
 /// from standard input. The error is the first diagnostic with its location,
-/// or names the file.
+/// or names the file. Names of function arguments stay, as `moe.name`.
 llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 parseProgram(llvm::StringRef path, mlir::MLIRContext &context);
 
