@@ -122,7 +122,7 @@ std::array<uint32_t, 4> draw(const DrawKey &key, uint64_t token,
                  uint32_t(key.seed >> 32) ^ (key.layer * 0x9E3779B9u)});
 }
 
-double uniformOf(uint32_t word) { return ((word >> 8) + 0.5) * 0x1p-24; }
+double uniformOf(uint32_t word) { return ((word >> 9) + 0.5) * 0x1p-23; }
 
 double normalOf(const std::array<uint32_t, 4> &words) {
   const double twoPi = 6.283185307179586476925286766559;

@@ -164,12 +164,12 @@ static SmallVector<Value> philox(LoopBuilder &b, SmallVector<Value> counter,
   return counter;
 }
 
-/// A word as one of 2^24 equally spaced f64 values in (0, 1).
+/// A word as one of 2^23 equally spaced values in (0, 1), exact in f32.
 static Value uniform(LoopBuilder &b, Value word) {
   Type f64 = b.builder.getF64Type();
-  Value high = b.make<arith::ShRUIOp>(word, b.integer(word.getType(), 8));
+  Value high = b.make<arith::ShRUIOp>(word, b.integer(word.getType(), 9));
   Value number = b.make<arith::UIToFPOp>(f64, high);
-  return b.mul(b.add(number, b.real(f64, 0.5)), b.real(f64, 0x1p-24));
+  return b.mul(b.add(number, b.real(f64, 0.5)), b.real(f64, 0x1p-23));
 }
 
 /// Box-Muller.

@@ -60,10 +60,18 @@ struct MarkParts : public moe::impl::MarkPartsPassBase<MarkParts> {
 private:
   /// Marks the top level of the function, where parts follow each other.
   static bool insertMarks(func::FuncOp function) {
-    int64_t part = MOIRA_PART_OTHER, layer = 0;
-    bool inserted = false, hasLayers = false;
-    function.walk([&](GateOp) { hasLayers = true; });
-    if (!hasLayers)
+    // Only layers that the manifest lists may be named: what comes before the
+    // first belongs to it.
+    int64_t part = MOIRA_PART_OTHER, layer = -1;
+    bool inserted = false;
+    function.walk([&](Operation *op) {
+      auto number = op->getAttrOfType<IntegerAttr>("layer");
+      if (!number)
+        return WalkResult::advance();
+      layer = number.getInt();
+      return WalkResult::interrupt();
+    });
+    if (layer < 0)
       return false;
     for (Operation &op : llvm::make_early_inc_range(function.front())) {
       int64_t next = getPart(&op);

@@ -23,14 +23,14 @@ func.func @main() {
   moe.noise uniform rows(%c2) seed(%seed) step(%step) first(%first)
       outs(%u : memref<2x3xf32>) {layer = 3 : i64}
   call @printMemrefF32(%out) : (memref<*xf32>) -> ()
-  // CHECK: 0.0181787, 0.375191, -0.143339
-  // CHECK-NEXT: -0.264113, 0.00185078, -0.793039
+  // CHECK: 0.01818, 0.375191, -0.143339
+  // CHECK-NEXT: -0.264113, 0.0018509, -0.793039
   moe.noise normal rows(%c2) seed(%seed) step(%same) first(%first)
       outs(%u : memref<2x3xf32>) {layer = 3 : i64}
   call @printMemrefF32(%out) : (memref<*xf32>) -> ()
   %v = memref.alloc(%c1) : memref<?x2xf32>
   %one = memref.cast %v : memref<?x2xf32> to memref<*xf32>
-  // CHECK: {{\[\[}}-0.264113, 0.00185078{{\]\]}}
+  // CHECK: {{\[\[}}-0.264113, 0.0018509{{\]\]}}
   moe.noise normal rows(%c1) seed(%seed) step(%step) first(%next)
       outs(%v : memref<?x2xf32>) {layer = 3 : i64}
   call @printMemrefF32(%one) : (memref<*xf32>) -> ()

@@ -102,6 +102,14 @@ func.func @movement(%x: tensor<?x8xbf16>, %s: tensor<?x2xi32>, %n: tensor<4xi32>
   return
 }
 
+// More choices than experts: legal, means E.
+// CHECK-LABEL: func.func @clipped
+func.func @clipped(%l: tensor<?x4xf32>) -> tensor<?x9xi32> {
+  // CHECK: moe.gate {{.*}} -> tensor<?x9xi32>, tensor<?x9xf32>
+  %ids, %w = moe.gate %l router<> : tensor<?x4xf32> -> tensor<?x9xi32>, tensor<?x9xf32>
+  return %ids : tensor<?x9xi32>
+}
+
 // CHECK-LABEL: func.func @noise
 func.func @noise(%t: index, %s: i64, %first: index) -> tensor<?x4xf32> {
   // CHECK: moe.noise normal rows(%{{.*}}) seed(%{{.*}}) step(%{{.*}}) first(%{{.*}}) {layer = 3 : i64} -> tensor<?x4xf32>

@@ -95,6 +95,51 @@ static LogicalResult dropGateOperands(GateOp op, PatternRewriter &rewriter) {
   return failure();
 }
 
+LogicalResult mlir::moe::clipChoices(GateOp op, RewriterBase &rewriter) {
+  int64_t experts = op.getNumExperts(), choices = op.getNumChoices();
+  if (op.getNumResults() == 0 || choices <= experts)
+    return failure();
+  op.emitWarning("top-k ") << choices << " of " << experts << " experts means "
+                           << experts;
+  Location loc = op.getLoc();
+  auto narrow = [&](ShapedType type) {
+    return RankedTensorType::get({type.getDimSize(0), experts},
+                                 type.getElementType());
+  };
+  Value rows = tensor::DimOp::create(rewriter, loc, op.getLogits(), 0);
+  OpFoldResult tokens = rows;
+  if (!op.getIdsType().isDynamicDim(0))
+    tokens = rewriter.getIndexAttr(op.getIdsType().getDimSize(0));
+  SmallVector<OpFoldResult> zeros(2, rewriter.getIndexAttr(0));
+  SmallVector<OpFoldResult> ones(2, rewriter.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes{tokens, rewriter.getIndexAttr(experts)};
+
+  auto clipped = cast<GateOp>(rewriter.clone(*op));
+  if (Value replay = op.getReplay())
+    clipped.getReplayMutable().assign(tensor::ExtractSliceOp::create(
+        rewriter, loc, replay, zeros, sizes, ones));
+  if (clipped.getReplay())
+    clipped->moveAfter(clipped.getReplay().getDefiningOp());
+  SmallVector<Value> widened;
+  Value unused = arith::ConstantIntOp::create(rewriter, loc, -1, 32);
+  Value none = arith::ConstantOp::create(
+      rewriter, loc,
+      rewriter.getZeroAttr(op.getWeightsType().getElementType()));
+  for (auto [i, fill] : llvm::enumerate(SmallVector<Value>{unused, none})) {
+    auto type = cast<RankedTensorType>(op->getResult(i).getType());
+    clipped->getResult(i).setType(narrow(type));
+    SmallVector<Value> dynamic;
+    if (type.isDynamicDim(0))
+      dynamic.push_back(rows);
+    Value wide = tensor::EmptyOp::create(rewriter, loc, type, dynamic);
+    wide = linalg::FillOp::create(rewriter, loc, fill, wide).getResult(0);
+    widened.push_back(tensor::InsertSliceOp::create(
+        rewriter, loc, clipped->getResult(i), wide, zeros, sizes, ones));
+  }
+  rewriter.replaceOp(op, widened);
+  return success();
+}
+
 /// `[0, K]` results of a gate without tokens.
 static LogicalResult foldEmptyGate(GateOp op, PatternRewriter &rewriter) {
   if (op.getNumResults() == 0 || !hasNoTokens(op.getLogits()) ||
@@ -111,6 +156,9 @@ void GateOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                          MLIRContext *) {
   patterns.add(dropGateOperands);
   patterns.add(foldEmptyGate);
+  patterns.add(+[](GateOp op, PatternRewriter &rewriter) {
+    return clipChoices(op, rewriter);
+  });
 }
 
 static LogicalResult foldEmptyCount(CountOp op, PatternRewriter &rewriter) {

@@ -61,9 +61,8 @@ LogicalResult GateOp::verify() {
       failed(verifyShape(*this, "weights", weights, {tokens, choices})))
     return failure();
   // gate_c2
-  if (choices < 1 || choices > experts)
-    return emitOpError("expected 1 <= K <= E = ")
-           << experts << ", got K = " << choices;
+  if (choices < 1)
+    return emitOpError("expected K >= 1, got K = ") << choices;
   // gate_c3
   if (getBias() &&
       failed(verifyShape(*this, "bias", cast<ShapedType>(getBias().getType()),
@@ -93,7 +92,7 @@ LogicalResult GateOp::verify() {
   if (experts % groups != 0)
     return emitOpError("expected groups to divide E = ")
            << experts << ", got " << groups;
-  if (router.getKeep() * (experts / groups) < choices)
+  if (router.getKeep() * (experts / groups) < std::min(choices, experts))
     return emitOpError("expected the kept groups to hold K = ")
            << choices << " experts, got " << router.getKeep() << " groups of "
            << experts / groups;
@@ -105,7 +104,7 @@ LogicalResult GateOp::verify() {
   if (router.getExpertChoice() != static_cast<bool>(getCapacity()))
     return emitOpError("expected capacity with expert_choice, and only there");
   if (router.getExpertChoice() &&
-      (choices != experts || getTopK() || getThreshold() || getReplay() ||
+      (choices < experts || getTopK() || getThreshold() || getReplay() ||
        getSample()))
     return emitOpError("expected expert_choice with K = E and without top_k, "
                        "threshold, replay and sample, got K = ")

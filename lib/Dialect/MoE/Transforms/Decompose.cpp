@@ -23,6 +23,14 @@ using namespace mlir::moe::detail;
 namespace {
 struct DecomposePass : public moe::impl::DecomposePassBase<DecomposePass> {
   void runOnOperation() override {
+    IRRewriter rewriter(&getContext());
+    SmallVector<GateOp> gates;
+    getOperation()->walk([&](GateOp gate) { gates.push_back(gate); });
+    for (GateOp gate : gates) {
+      rewriter.setInsertionPoint(gate);
+      (void)clipChoices(gate, rewriter);
+    }
+
     SmallVector<Operation *> ops;
     WalkResult walked = getOperation()->walk([&](Operation *op) {
       if (!isa<MoEDialect>(op->getDialect()) || isa<VariantsOp, YieldOp>(op))
@@ -37,7 +45,6 @@ struct DecomposePass : public moe::impl::DecomposePassBase<DecomposePass> {
     });
     if (walked.wasInterrupted())
       return signalPassFailure();
-    IRRewriter rewriter(&getContext());
     for (Operation *op : ops) {
       rewriter.setInsertionPoint(op);
       llvm::TypeSwitch<Operation *>(op)

@@ -298,6 +298,12 @@ Values AssignBuilder::build() {
         });
   }
   Value slots = addOffsets(carried[0], carried[1]);
+  if (op.getPadded()) {
+    // The same number, but no constant: MLIR refuses every slice of a static
+    // dimension of 0, which a capacity of 0 would give.
+    Value size = b.toIndex(b.extract(carried[1], zero));
+    bound = b.min(bound, b.max(bound, size));
+  }
   return {b.castTo(slots, op->getResult(0).getType()),
           b.castTo(carried[1], op->getResult(1).getType()), bound};
 }
@@ -333,12 +339,12 @@ static Values buildPhilox(DecomposeBuilder &b, Values counter, Values key) {
   });
 }
 
-/// (word / 256 + 1/2) / 2^24, in f64.
+/// (word / 512 + 1/2) / 2^23, in f64: inside (0, 1) and exact in f32.
 static Value buildUniform(DecomposeBuilder &b, Value word) {
   Type f64 = b.getF64Type();
-  Value bits = arith::ShRUIOp::create(b, word, b.i32(8));
+  Value bits = arith::ShRUIOp::create(b, word, b.i32(9));
   Value number = arith::UIToFPOp::create(b, f64, bits);
-  return b.mul(b.add(number, b.real(f64, 0.5)), b.real(f64, 0x1p-24));
+  return b.mul(b.add(number, b.real(f64, 0.5)), b.real(f64, 0x1p-23));
 }
 
 void mlir::moe::detail::decompose(RewriterBase &rewriter, NoiseOp op) {

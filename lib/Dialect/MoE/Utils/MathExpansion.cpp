@@ -100,6 +100,30 @@ struct ExpandFunction : public OpRewritePattern<OpTy> {
   }
 };
 
+/// f64 log1p through log, which libm has for every target: u = 1 + x rounds,
+/// and x / (u - 1) mends what it lost.
+struct ExpandLog1pF64 : public OpRewritePattern<math::Log1pOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::Log1pOp op,
+                                PatternRewriter &rewriter) const final {
+    if (!op.getType().isF64())
+      return rewriter.notifyMatchFailure(op, "not f64");
+    Location loc = op.getLoc();
+    Value x = op.getOperand();
+    Value one =
+        arith::ConstantOp::create(rewriter, loc, rewriter.getF64FloatAttr(1.0));
+    Value u = arith::AddFOp::create(rewriter, loc, one, x);
+    Value kept = arith::SubFOp::create(rewriter, loc, u, one);
+    Value log = math::LogOp::create(rewriter, loc, u);
+    Value mended = arith::MulFOp::create(
+        rewriter, loc, log, arith::DivFOp::create(rewriter, loc, x, kept));
+    Value isTiny =
+        arith::CmpFOp::create(rewriter, loc, arith::CmpFPredicate::OEQ, u, one);
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, isTiny, x, mended);
+    return success();
+  }
+};
+
 } // namespace
 
 Value mlir::moe::buildExp(OpBuilder &builder, Location loc, Value x) {
@@ -172,7 +196,8 @@ Value mlir::moe::buildLog(OpBuilder &builder, Location loc, Value x) {
 
 void mlir::moe::populateMathExpansionPatterns(RewritePatternSet &patterns) {
   patterns.add<ExpandFunction<math::ExpOp, buildExp>,
-               ExpandFunction<math::LogOp, buildLog>>(patterns.getContext());
+               ExpandFunction<math::LogOp, buildLog>, ExpandLog1pF64>(
+      patterns.getContext());
   // Measured over all f32: tanh and erf within 5 ulp, the others within 3.
   auto isPolynomial = [](StringRef name) {
     return llvm::is_contained(

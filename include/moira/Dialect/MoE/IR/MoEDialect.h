@@ -26,6 +26,10 @@
 #define GET_OP_CLASSES
 #include "moira/Dialect/MoE/IR/MoEOps.h.inc"
 
+namespace mlir {
+class RewriterBase;
+}
+
 namespace mlir::moe {
 
 /// Name of the argument attribute that marks a parameter (`moe.param`).
@@ -44,6 +48,10 @@ bool hasBufferForm(Operation *op);
 /// Returns the type of destination `i` of a compute op: that of result `i` in
 /// tensor form, of `outs[i]` in buffer form; null when there is none.
 ShapedType getDestinationType(Operation *op, ValueRange outs, unsigned i);
+
+/// Replaces a gate in tensor form whose K is more than E by one with K = E, with
+/// a warning; the choices from E on are unused. Fails on other gates.
+LogicalResult clipChoices(GateOp gate, RewriterBase &rewriter);
 
 /// Checks that the block `body` treats its first `numRowArgs` arguments, whose
 /// dim 0 counts rows, row by row: every value that depends on rows keeps them

@@ -33,8 +33,8 @@ def MoE_GateOp : MoE_ComputeOp<"gate", [
 
     **Constraints**
     * gate_c1: logits `[T, E]`, ids and weights `[T, K]` with static K and E.
-    * gate_c2: `1 <= K <= E`, except that a larger K means E and gets a warning
-      from the importer; here K > E is an error.
+    * gate_c2: `K >= 1`. A K above E means E: canonicalization warns and leaves
+      the choices from E on unused.
     * gate_c3: `bias` is `[E]`; `mask`, `sample` are `[T]`; `replay` is `[T, K]`.
     * gate_c4: weights are f64 for f64 logits, else f32.
     * gate_c5: `groups` divides E; the kept groups hold at least K experts;

@@ -12,10 +12,10 @@ def DecomposePass : Pass<"moe-decompose"> {
     The oracle: each op of the dialect, in tensor form, becomes plain linalg,
     tensor, scf, arith and math that compute exactly what its definition says;
     `moe.variants` stays. Contractions, wherever they stand, become
-    `linalg.generic` with the loops i, k, j and a fused multiply-add, so that each
-    element is one chain in increasing k: the product computes the same bits.
-    The output is plain rather than fast, but its cost is that of the program:
-    experts read their own rows only, and priorities are sorted in T log T.
+    `linalg.generic` with the loops i, k, j and a fused multiply-add, so that
+    each element is one chain in increasing k: the product computes the same
+    bits. The output is plain rather than fast, but its cost is that of the
+    program: experts read their own rows only, priorities are sorted in T log T.
 
     ```mlir
     %counts = moe.count %ids : tensor<?x2xi32> -> tensor<3xi32>
@@ -41,9 +41,10 @@ def ExpandMathPass : Pass<"moe-expand-math"> {
   let summary = "replace elementary functions on f32 by shared arithmetic";
   let description = [{
     Replaces `math.exp` and `math.log` on f32 scalars and vectors by one
-    expansion in arith and math.fma (within 1 and 2 ulp, denormals kept), so that
-    every target and every vector width computes the same bits. `tanh`, `erf`,
-    `erfc`, `log1p` and `expm1` become upstream's polynomials (within 5 ulp).
+    expansion in arith and math.fma (within 1 and 2 ulp, denormals kept), so
+    that every target and every vector width computes the same bits. `tanh`,
+    `erf`, `erfc`, `log1p` and `expm1` become upstream's polynomials (within 5
+    ulp).
     bf16 and f16 go through f32 and are rounded once. f64 functions, and others
     such as `sin` and `powf`, stay: they become calls of the C library.
 
