@@ -95,6 +95,7 @@ static void buildBufferized(OpPassManager &manager,
                             const PipelineOptions &options) {
   manager.addPass(moe::createProtectArgumentsPass());
   manager.addPass(createConvertElementwiseToLinalgPass());
+  manager.addPass(moe::createSeparateEmptiesPass());
   bufferization::OneShotBufferizePassOptions bufferize;
   bufferize.bufferizeFunctionBoundaries = true;
   bufferize.functionBoundaryTypeConversion =

@@ -105,6 +105,28 @@ def ProtectArgumentsPass : Pass<"moe-protect-arguments", "::mlir::ModuleOp"> {
   }];
 }
 
+def SeparateEmptiesPass : Pass<"moe-separate-empties"> {
+  let summary = "give every value that a loop carries a buffer of its own";
+  let description = [{
+    CSE merges `tensor.empty` ops of one shape. Bufferization takes what such a
+    tensor holds for undefined, sees no conflict between two loop-carried values
+    that start from it, and gives both the same buffer. Every loop operand gets
+    its own `tensor.empty`; nothing may merge them again before bufferization.
+
+    ```mlir
+    %e = tensor.empty(%n) : tensor<?xi32>
+    %r:2 = scf.for ... iter_args(%a = %e, %b = %e) ...
+    ```
+    becomes
+    ```mlir
+    %0 = tensor.empty(%n) : tensor<?xi32>
+    %1 = tensor.empty(%n) : tensor<?xi32>
+    %r:2 = scf.for ... iter_args(%a = %0, %b = %1) ...
+    ```
+  }];
+  let dependentDialects = ["::mlir::tensor::TensorDialect"];
+}
+
 def AddContextPass : Pass<"moe-add-context", "::mlir::ModuleOp"> {
   let summary = "make the context the first argument of every entry";
   let description = [{
