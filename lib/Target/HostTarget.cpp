@@ -116,10 +116,17 @@ static void describeNamed(HostProcessor &processor,
                           const llvm::MCSubtargetInfo &subtarget) {
   std::vector<std::string> has;
   if (hostTriple().isX86()) {
-    llvm::SmallVector<llvm::StringRef> features;
-    llvm::X86::getFeaturesForCPU(processor.cpu, features, /*NeedPlus=*/true);
-    for (llvm::StringRef feature : features)
-      has.push_back(feature.str());
+    // The list leaves out what others in it imply.
+    llvm::SmallVector<llvm::StringRef> listed;
+    llvm::X86::getFeaturesForCPU(processor.cpu, listed);
+    llvm::StringMap<bool> features;
+    for (llvm::StringRef feature : listed) {
+      features[feature] = true;
+      llvm::X86::updateImpliedFeatures(feature, /*Enabled=*/true, features);
+    }
+    for (const auto &feature : features)
+      if (feature.second)
+        has.push_back("+" + feature.getKey().str());
   } else {
     for (const auto &feature : subtarget.getEnabledProcessorFeatures())
       has.push_back(std::string("+") + feature.Key);

@@ -254,7 +254,7 @@ static llvm::Error run(const CommandLine &line) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
-  forgetLibraryOptions();
+  prepareTool();
   CommandLine line;
   if (llvm::Error error = parseCommandLine(
           argc, argv,

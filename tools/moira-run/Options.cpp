@@ -177,7 +177,7 @@ static llvm::Error checkTogether(const CommandLine &line,
 }
 
 llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
-  forgetLibraryOptions();
+  prepareTool();
   CommandLine line;
   if (llvm::Error error = parseCommandLine(
           argc, argv, "Compiles (or loads) and runs a Moira program\n"))

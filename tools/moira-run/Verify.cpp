@@ -112,9 +112,9 @@ Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs) {
   auto compiled = program.compileAs(oracle, /*exposeRouting=*/true, replay);
   if (!compiled)
     return compiled.takeError();
+  // Without the memory limit, which is for the run that is verified.
   SessionOptions sessionOptions;
   sessionOptions.threads = options.threads;
-  sessionOptions.memoryLimit = options.memoryLimit;
   sessionOptions.progress = [this](int64_t done, int64_t all) {
     progress.update(done, all);
   };

@@ -10,6 +10,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/PrettyStackTrace.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace moira;
@@ -29,7 +30,11 @@ llvm::Error tools::toError(const Status &status) {
   return llvm::createStringError(status.message);
 }
 
-void tools::forgetLibraryOptions() { llvm::cl::ResetCommandLineParser(); }
+void tools::prepareTool() {
+  llvm::cl::ResetCommandLineParser();
+  llvm::setBugReportMsg("moira: internal error; please report it with the "
+                        "program and the lines below\n");
+}
 
 llvm::Error tools::parseCommandLine(int argc, char **argv,
                                     llvm::StringRef overview) {

@@ -23,9 +23,10 @@ int fail(llvm::StringRef tool, llvm::Error error);
 
 llvm::Error toError(const Status &status);
 
-/// Forgets the options that libraries have registered, some of them under
-/// names that a tool wants. Before the tool's own options are made.
-void forgetLibraryOptions();
+/// Before the tool's own options are made: forgets those that libraries have
+/// registered, some of them under names that a tool wants, and says whose bug a
+/// crash is.
+void prepareTool();
 
 /// Parses the command line.
 llvm::Error parseCommandLine(int argc, char **argv, llvm::StringRef overview);
