@@ -10,13 +10,12 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::moe;
 
-/// Steps of the contraction per loop iteration: enough to hide the loop's own
-/// instructions, few enough that six rows stay in the micro-op cache.
-static constexpr int64_t kUnroll = 4;
+static constexpr int64_t kCacheLine = 64;
 
 static Value constantIndex(ImplicitLocOpBuilder &b, int64_t value) {
   return arith::ConstantIndexOp::create(b, value);
@@ -39,6 +38,10 @@ static Value widen(ImplicitLocOpBuilder &b, Value value, Type accumulator) {
   return arith::ExtFOp::create(b, wide, value);
 }
 
+bool RegisterTile::needsStage() {
+  return getElementTypeOrSelf(rows.getType()) != op.getAccumulatorType();
+}
+
 Value RegisterTile::load(ImplicitLocOpBuilder &b, Value memref, Value leading,
                          Value column, Value mask) {
   Type element = getElementTypeOrSelf(memref.getType());
@@ -50,14 +53,45 @@ Value RegisterTile::load(ImplicitLocOpBuilder &b, Value memref, Value leading,
   return vector::MaskedLoadOp::create(b, type, memref, indices, mask, zero);
 }
 
+/// Which lanes of each vector stand for columns of the result.
+SmallVector<Value> RegisterTile::emitMasks(ImplicitLocOpBuilder &b,
+                                           Value column) {
+  SmallVector<Value> masks;
+  for (int64_t v = 0; v < vectorsPerWeight; ++v) {
+    Value left = arith::SubIOp::create(b, constantIndex(b, op.getN()),
+                                       addIndex(b, column, v * lanes));
+    masks.push_back(vector::CreateMaskOp::create(
+        b, VectorType::get({lanes}, b.getI1Type()), left));
+  }
+  return masks;
+}
+
+SmallVector<Value> RegisterTile::emitRowIndices(ImplicitLocOpBuilder &b,
+                                                Value row, int64_t numRows) {
+  SmallVector<Value> indices;
+  for (int64_t r = 0; r < numRows; ++r) {
+    Value index = addIndex(b, row, r);
+    if (op.getGather()) {
+      Value source = memref::LoadOp::create(b, op.getGather(), index);
+      index = arith::IndexCastOp::create(b, b.getIndexType(), source);
+      index = arith::MaxSIOp::create(b, index, constantIndex(b, 0));
+    }
+    indices.push_back(index);
+  }
+  return indices;
+}
+
+/// The start of every chain: the bias, or 0.
 RegisterTile::Accumulators RegisterTile::emitInit(ImplicitLocOpBuilder &b,
                                                   const TilePosition &position,
-                                                  int64_t numRows,
-                                                  ArrayRef<Value> masks) {
+                                                  int64_t numRows) {
   Type accumulator = op.getAccumulatorType();
   auto type = VectorType::get({lanes}, accumulator);
   int64_t weights = op.getWeights().size();
   Accumulators init(numRows * weights * vectorsPerWeight);
+  SmallVector<Value> masks;
+  if (!op.getBias().empty() && op.getN() % columns() != 0)
+    masks = emitMasks(b, position.column);
   Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
   for (int64_t w = 0; w < weights; ++w)
     for (int64_t v = 0; v < vectorsPerWeight; ++v) {
@@ -74,69 +108,197 @@ RegisterTile::Accumulators RegisterTile::emitInit(ImplicitLocOpBuilder &b,
   return init;
 }
 
-RegisterTile::Accumulators
-RegisterTile::emitContraction(ImplicitLocOpBuilder &b,
-                              const TilePosition &position,
-                              ArrayRef<Value> rowIndices, Accumulators init) {
-  Type accumulator = op.getAccumulatorType();
-  int64_t weights = op.getWeights().size(), k = op.getK();
-  int64_t numRows = rowIndices.size();
+/// Loads the tile's accumulators from the block's `sums`, or stores `toStore`.
+RegisterTile::Accumulators RegisterTile::moveSums(ImplicitLocOpBuilder &b,
+                                                  const ContractionBlock &block,
+                                                  int64_t numRows,
+                                                  const Accumulators *toStore) {
+  auto type = VectorType::get({lanes}, op.getAccumulatorType());
+  int64_t perRow = op.getWeights().size() * vectorsPerWeight;
+  Accumulators loaded;
+  for (int64_t i = 0; i < numRows * perRow; ++i) {
+    SmallVector<Value> indices{addIndex(b, block.sumsRow, i / perRow),
+                               constantIndex(b, i % perRow * lanes)};
+    if (toStore)
+      vector::StoreOp::create(b, (*toStore)[i], block.sums, indices);
+    else
+      loaded.push_back(vector::LoadOp::create(b, type, block.sums, indices));
+  }
+  return loaded;
+}
 
-  // One step: acc[r, w, v] = fma(rows[r, k], weights[w][e, panel, k, v], acc).
-  auto step = [&](ImplicitLocOpBuilder &b, Value kIndex,
-                  MutableArrayRef<Value> acc) {
-    SmallVector<Value> columns(weights * vectorsPerWeight);
-    for (int64_t w = 0; w < weights; ++w) {
-      Value panel = op.getWeights()[w];
-      auto type =
-          VectorType::get({lanes}, getElementTypeOrSelf(panel.getType()));
-      for (int64_t v = 0; v < vectorsPerWeight; ++v) {
-        SmallVector<Value> indices{
-            position.expert, position.panel, kIndex,
-            addIndex(b, position.panelColumn, v * lanes)};
-        columns[w * vectorsPerWeight + v] = widen(
-            b, vector::LoadOp::create(b, type, panel, indices), accumulator);
-      }
-    }
-    auto wide = VectorType::get({lanes}, accumulator);
-    for (int64_t r = 0; r < numRows; ++r) {
-      Value element = widen(
-          b, memref::LoadOp::create(b, rows, ValueRange{rowIndices[r], kIndex}),
-          accumulator);
-      Value row = vector::BroadcastOp::create(b, wide, element);
-      for (int64_t c = 0; c < weights * vectorsPerWeight; ++c) {
-        Value &target = acc[r * weights * vectorsPerWeight + c];
-        // vector.fma would become fmuladd, which may round twice.
-        target = math::FmaOp::create(b, row, columns[c], target);
+/// Widens the block's part of the rows into `stage`, once for all columns.
+void RegisterTile::emitStage(ImplicitLocOpBuilder &b,
+                             const ContractionBlock &block,
+                             ArrayRef<Value> rowIndices) {
+  Type accumulator = op.getAccumulatorType();
+  Type element = getElementTypeOrSelf(rows.getType());
+  auto type = VectorType::get({lanes}, element);
+  auto stageRows = [&](ImplicitLocOpBuilder &b, Value k, bool vectors) {
+    Value column = arith::SubIOp::create(b, k, block.begin);
+    for (auto [r, row] : llvm::enumerate(rowIndices)) {
+      SmallVector<Value> from{row, k};
+      SmallVector<Value> to{constantIndex(b, r), column};
+      if (vectors) {
+        Value value = vector::LoadOp::create(b, type, rows, from);
+        vector::StoreOp::create(b, widen(b, value, accumulator), block.stage,
+                                to);
+      } else {
+        Value value = memref::LoadOp::create(b, rows, from);
+        memref::StoreOp::create(b, widen(b, value, accumulator), block.stage,
+                                to);
       }
     }
   };
+  Value size = arith::SubIOp::create(b, block.end, block.begin);
+  Value rest = arith::RemSIOp::create(b, size, constantIndex(b, lanes));
+  Value whole = arith::SubIOp::create(b, block.end, rest);
+  auto loop = [&](Value from, Value to, int64_t step, bool vectors) {
+    scf::ForOp::create(
+        b, from, to, constantIndex(b, step), ValueRange{},
+        [&](OpBuilder &inner, Location loc, Value k, ValueRange) {
+          ImplicitLocOpBuilder body(loc, inner);
+          stageRows(body, k, vectors);
+          scf::YieldOp::create(body);
+        });
+  };
+  loop(block.begin, whole, lanes, /*vectors=*/true);
+  if (op.getK() % lanes != 0)
+    loop(whole, block.end, 1, /*vectors=*/false);
+}
 
-  int64_t unrolled = k / kUnroll * kUnroll;
+/// acc[r, w, v] = fma(rows[r, k], weights[w][e, panel, k, v], acc[r, w, v]).
+void RegisterTile::emitStep(ImplicitLocOpBuilder &b,
+                            const TilePosition &position,
+                            const ContractionBlock &block,
+                            ArrayRef<Value> rowIndices, Value k,
+                            MutableArrayRef<Value> accumulators) {
+  Type accumulator = op.getAccumulatorType();
+  int64_t perRow = op.getWeights().size() * vectorsPerWeight;
+  SmallVector<Value> columns;
+  for (Value panel : op.getWeights()) {
+    auto type = VectorType::get({lanes}, getElementTypeOrSelf(panel.getType()));
+    for (int64_t v = 0; v < vectorsPerWeight; ++v) {
+      SmallVector<Value> indices{position.expert, position.panel, k,
+                                 addIndex(b, position.panelColumn, v * lanes)};
+      columns.push_back(widen(
+          b, vector::LoadOp::create(b, type, panel, indices), accumulator));
+    }
+  }
+  auto wide = VectorType::get({lanes}, accumulator);
+  Value stageColumn;
+  if (block.stage)
+    stageColumn = arith::SubIOp::create(b, k, block.begin);
+  for (auto [r, row] : llvm::enumerate(rowIndices)) {
+    Value element;
+    if (block.stage)
+      element = memref::LoadOp::create(
+          b, block.stage, ValueRange{constantIndex(b, r), stageColumn});
+    else
+      element = memref::LoadOp::create(b, rows, ValueRange{row, k});
+    Value broadcast = vector::BroadcastOp::create(b, wide, element);
+    for (int64_t c = 0; c < perRow; ++c) {
+      Value &target = accumulators[r * perRow + c];
+      // vector.fma would become fmuladd, which may round twice.
+      target = math::FmaOp::create(b, broadcast, columns[c], target);
+    }
+  }
+}
+
+/// Prefetches rows [from, to) after `prefetch.row` of the panels.
+void RegisterTile::emitPrefetch(ImplicitLocOpBuilder &b,
+                                const TilePosition &position,
+                                const TilePrefetch &prefetch, Value from,
+                                Value to) {
+  Value last = constantIndex(b, op.getK() - 1);
+  scf::ForOp::create(
+      b, from, to, constantIndex(b, 1), ValueRange{},
+      [&](OpBuilder &inner, Location loc, Value r, ValueRange) {
+        ImplicitLocOpBuilder body(loc, inner);
+        Value row = arith::MinSIOp::create(
+            body, arith::AddIOp::create(body, prefetch.row, r), last);
+        for (Value panel : op.getWeights()) {
+          auto type = cast<MemRefType>(panel.getType());
+          int64_t bytes = type.getElementTypeBitWidth() / 8;
+          int64_t perLine = std::max<int64_t>(kCacheLine / bytes, 1);
+          for (int64_t c = 0; c < type.getDimSize(3); c += perLine)
+            memref::PrefetchOp::create(
+                body, panel,
+                ValueRange{position.expert, prefetch.panel, row,
+                           constantIndex(body, c)},
+                /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+        }
+        scf::YieldOp::create(body);
+      });
+}
+
+/// Keeps LLVM from unrolling a loop that is unrolled as far as it pays.
+static void disableUnrolling(scf::ForOp loop) {
+  MLIRContext *context = loop.getContext();
+  auto unroll = LLVM::LoopUnrollAttr::get(
+      context, /*disable=*/BoolAttr::get(context, true), {}, {}, {}, {}, {},
+      {});
+  loop->setAttr("llvm.loop_annotation",
+                LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {},
+                                              {}, {}, {}, {}, {}, {}, {}, {},
+                                              {}, {}));
+}
+
+RegisterTile::Accumulators RegisterTile::emitContraction(
+    ImplicitLocOpBuilder &b, const TilePosition &position,
+    const ContractionBlock &block, const std::optional<TilePrefetch> &prefetch,
+    ArrayRef<Value> rowIndices, Accumulators init) {
+  int64_t k = op.getK();
+  Value whole = block.end;
+  if (k % kUnroll != 0) {
+    // Blocks begin at multiples of the unrolling: only the end is ragged.
+    Value rest =
+        arith::RemSIOp::create(b, block.end, constantIndex(b, kUnroll));
+    whole = arith::SubIOp::create(b, block.end, rest);
+  }
   Accumulators acc = std::move(init);
-  if (unrolled > 0) {
+  if (k >= kUnroll) {
+    Accumulators carried = acc;
+    if (prefetch)
+      carried.push_back(prefetch->start);
     auto loop = scf::ForOp::create(
-        b, constantIndex(b, 0), constantIndex(b, unrolled),
-        constantIndex(b, kUnroll), acc,
+        b, block.begin, whole, constantIndex(b, kUnroll), carried,
         [&](OpBuilder &inner, Location loc, Value iv, ValueRange args) {
           ImplicitLocOpBuilder body(loc, inner);
           Accumulators values(args);
+          Value done;
+          if (prefetch) {
+            Value before = values.pop_back_val();
+            done = arith::AddIOp::create(body, before, prefetch->rate);
+            Value bits = constantIndex(body, 16);
+            emitPrefetch(body, position, *prefetch,
+                         arith::ShRUIOp::create(body, before, bits),
+                         arith::ShRUIOp::create(body, done, bits));
+          }
           for (int64_t u = 0; u < kUnroll; ++u)
-            step(body, addIndex(body, iv, u), values);
+            emitStep(body, position, block, rowIndices, addIndex(body, iv, u),
+                     values);
+          if (prefetch)
+            values.push_back(done);
           scf::YieldOp::create(body, values);
         });
-    // The loop is unrolled as far as it pays; more only costs compile time.
-    auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(),
-                                            /*disable=*/b.getBoolAttr(true), {},
-                                            {}, {}, {}, {}, {});
-    loop->setAttr("llvm.loop_annotation",
-                  LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {},
-                                                unroll, {}, {}, {}, {}, {}, {},
-                                                {}, {}, {}, {}, {}));
+    disableUnrolling(loop);
+    acc.assign(loop.getResults().begin(), loop.getResults().end());
+    if (prefetch)
+      acc.pop_back();
+  }
+  if (k % kUnroll != 0) {
+    auto loop = scf::ForOp::create(
+        b, whole, block.end, constantIndex(b, 1), acc,
+        [&](OpBuilder &inner, Location loc, Value iv, ValueRange args) {
+          ImplicitLocOpBuilder body(loc, inner);
+          Accumulators values(args);
+          emitStep(body, position, block, rowIndices, iv, values);
+          scf::YieldOp::create(body, values);
+        });
+    disableUnrolling(loop);
     acc.assign(loop.getResults().begin(), loop.getResults().end());
   }
-  for (int64_t rest = unrolled; rest < k; ++rest)
-    step(b, constantIndex(b, rest), acc);
   return acc;
 }
 
@@ -166,10 +328,10 @@ static Value vectorizeEpilogue(ImplicitLocOpBuilder &b, Block &block,
   return mapping.lookup(block.getTerminator()->getOperand(0));
 }
 
-void RegisterTile::emitEpilogue(ImplicitLocOpBuilder &b,
-                                const TilePosition &position, int64_t numRows,
-                                const Accumulators &accumulators,
-                                ArrayRef<Value> masks) {
+void RegisterTile::emitStores(ImplicitLocOpBuilder &b,
+                              const TilePosition &position, int64_t numRows,
+                              const Accumulators &accumulators,
+                              ArrayRef<Value> masks) {
   int64_t weights = op.getWeights().size();
   for (int64_t v = 0; v < vectorsPerWeight; ++v) {
     Value column = addIndex(b, position.column, v * lanes);
@@ -201,28 +363,71 @@ void RegisterTile::emitEpilogue(ImplicitLocOpBuilder &b,
   }
 }
 
+/// Stores with masks only where the tile reaches beyond N.
+void RegisterTile::emitEpilogue(ImplicitLocOpBuilder &b,
+                                const TilePosition &position, int64_t numRows,
+                                const Accumulators &accumulators) {
+  int64_t n = op.getN();
+  if (n % columns() == 0)
+    return emitStores(b, position, numRows, accumulators, {});
+  if (n < columns())
+    return emitStores(b, position, numRows, accumulators,
+                      emitMasks(b, position.column));
+  Value end = addIndex(b, position.column, columns());
+  Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end,
+                                       constantIndex(b, n));
+  auto branch = [&](bool masked) {
+    return [&, masked](OpBuilder &inner, Location loc) {
+      ImplicitLocOpBuilder body(loc, inner);
+      SmallVector<Value> masks;
+      if (masked)
+        masks = emitMasks(body, position.column);
+      emitStores(body, position, numRows, accumulators, masks);
+      scf::YieldOp::create(body);
+    };
+  };
+  scf::IfOp::create(b, inside, branch(false), branch(true));
+}
+
 void RegisterTile::emit(ImplicitLocOpBuilder &b, const TilePosition &position,
-                        int64_t numRows, bool masked) {
-  SmallVector<Value> masks;
-  if (masked)
-    for (int64_t v = 0; v < vectorsPerWeight; ++v) {
-      Value left =
-          arith::SubIOp::create(b, constantIndex(b, op.getN()),
-                                addIndex(b, position.column, v * lanes));
-      masks.push_back(vector::CreateMaskOp::create(
-          b, VectorType::get({lanes}, b.getI1Type()), left));
-    }
-  SmallVector<Value> rowIndices;
-  for (int64_t r = 0; r < numRows; ++r) {
-    Value row = addIndex(b, position.row, r);
-    if (op.getGather()) {
-      Value source = memref::LoadOp::create(b, op.getGather(), row);
-      row = arith::IndexCastOp::create(b, b.getIndexType(), source);
-      row = arith::MaxSIOp::create(b, row, constantIndex(b, 0));
-    }
-    rowIndices.push_back(row);
+                        const ContractionBlock &block,
+                        const std::optional<TilePrefetch> &prefetch,
+                        int64_t numRows) {
+  SmallVector<Value> rowIndices = emitRowIndices(b, position.row, numRows);
+  if (block.stage)
+    emitStage(b, block, rowIndices);
+
+  Accumulators init;
+  if (!block.first) {
+    init = emitInit(b, position, numRows);
+  } else {
+    auto choice = scf::IfOp::create(
+        b, block.first,
+        [&](OpBuilder &inner, Location loc) {
+          ImplicitLocOpBuilder body(loc, inner);
+          scf::YieldOp::create(body, emitInit(body, position, numRows));
+        },
+        [&](OpBuilder &inner, Location loc) {
+          ImplicitLocOpBuilder body(loc, inner);
+          scf::YieldOp::create(body, moveSums(body, block, numRows, nullptr));
+        });
+    init.assign(choice.getResults().begin(), choice.getResults().end());
   }
-  Accumulators init = emitInit(b, position, numRows, masks);
-  Accumulators acc = emitContraction(b, position, rowIndices, std::move(init));
-  emitEpilogue(b, position, numRows, acc, masks);
+
+  Accumulators acc = emitContraction(b, position, block, prefetch, rowIndices,
+                                     std::move(init));
+  if (!block.last)
+    return emitEpilogue(b, position, numRows, acc);
+  scf::IfOp::create(
+      b, block.last,
+      [&](OpBuilder &inner, Location loc) {
+        ImplicitLocOpBuilder body(loc, inner);
+        emitEpilogue(body, position, numRows, acc);
+        scf::YieldOp::create(body);
+      },
+      [&](OpBuilder &inner, Location loc) {
+        ImplicitLocOpBuilder body(loc, inner);
+        moveSums(body, block, numRows, &acc);
+        scf::YieldOp::create(body);
+      });
 }
