@@ -1,5 +1,5 @@
-// Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The one precompiled header of the compiler: upstream headers only, so that an
 // edit of ours never rebuilds it.

@@ -73,10 +73,10 @@ typedef struct moira_param {
  * integers, over which placement. Fixed before the step, shared by all ranks.
  */
 typedef struct moira_plan {
-  uint32_t variant; /* index into the variants of the running entry */
-  int32_t degree;   /* pipeline chunks, >= 1 */
-  int32_t exchange; /* 0 linear, 1 hierarchical */
-  int32_t slots;    /* weight slots per rank; 0: identity placement */
+  uint32_t variant;          /* index into the variants of the running entry */
+  int32_t degree;            /* pipeline chunks, >= 1 */
+  int32_t exchange;          /* 0 linear, 1 hierarchical */
+  int32_t slots;             /* weight slots per rank; 0: identity placement */
   const int32_t *slot_table; /* [ranks, slots] -> expert*shards + shard, or -1;
                                 NULL: identity */
 } moira_plan;
@@ -152,9 +152,9 @@ struct moira_ctx {
   int32_t error; /* sticky, MOIRA_OK or a code; read with relaxed order */
   int32_t rank;  /* 0 <= rank < ranks */
   int32_t ranks;
-  int32_t workers; /* bodies that may run at the same time, >= 1 */
-  const moira_plan *plan; /* one per layer of the running entry, in the
-                             manifest's order; one where it has no layer */
+  int32_t workers;           /* bodies that may run at the same time, >= 1 */
+  const moira_plan *plan;    /* one per layer of the running entry, in the
+                                manifest's order; one where it has no layer */
   const moira_param *params; /* by index of the bundle's parameter table */
   void *communicator;        /* NULL for one rank */
   void *queues;              /* NULL on the host device */

@@ -49,8 +49,8 @@ bool hasBufferForm(Operation *op);
 /// tensor form, of `outs[i]` in buffer form; null when there is none.
 ShapedType getDestinationType(Operation *op, ValueRange outs, unsigned i);
 
-/// Replaces a gate in tensor form whose K is more than E by one with K = E, with
-/// a warning; the choices from E on are unused. Fails on other gates.
+/// Replaces a gate in tensor form whose K is more than E by one with K = E,
+/// with a warning; the choices from E on are unused. Fails on other gates.
 LogicalResult clipChoices(GateOp gate, RewriterBase &rewriter);
 
 /// Checks that the block `body` treats its first `numRowArgs` arguments, whose
