@@ -11,6 +11,8 @@
 
 #include "llvm/ADT/DenseMap.h"
 
+#include <functional>
+
 namespace mlir::moe::detail {
 
 /// The columns of a product that one accumulator holds.
@@ -64,7 +66,7 @@ struct Leaf {
 /// Writes the epilogue of a kernel by following its result back to leaves.
 class EpilogueBuilder {
 public:
-  using Resolver = llvm::function_ref<Leaf(Access)>;
+  using Resolver = std::function<Leaf(Access)>;
 
   EpilogueBuilder(Kernel &kernel, Resolver resolve, Mismatch &mismatch);
 
