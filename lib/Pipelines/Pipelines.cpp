@@ -21,6 +21,7 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -134,7 +135,12 @@ static void buildTarget(OpPassManager &manager,
   entries.cpu = options.cpu;
   entries.features = options.features;
   manager.addPass(moe::createEmitEntriesPass(entries));
-  // 3. The LLVM dialect.
+  // 3. The LLVM dialect. Arithmetic on 16-bit types is that of f32, rounded.
+  arith::ArithEmulateUnsupportedFloatsOptions narrow;
+  narrow.sourceTypeStrs = {"bf16", "f16"};
+  narrow.targetTypeStr = "f32";
+  manager.addPass(arith::createArithEmulateUnsupportedFloats(narrow));
+  manager.addPass(math::createMathExtendToSupportedTypes());
   manager.addPass(moe::createExpandMathPass());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
@@ -152,6 +158,7 @@ static void buildTarget(OpPassManager &manager,
   manager.addPass(createConvertControlFlowToLLVMPass());
   manager.addPass(createConvertFuncToLLVMPass());
   manager.addPass(createReconcileUnrealizedCastsPass());
+  manager.addPass(moe::createLowerBF16Pass());
   addCleanup(manager);
   manager.addPass(moe::createCheckAllocationsPass());
 }

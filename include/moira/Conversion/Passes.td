@@ -187,4 +187,27 @@ def CheckAllocationsPass : Pass<"moe-check-allocations", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
+def LowerBF16Pass : Pass<"moe-lower-bf16", "::mlir::ModuleOp"> {
+  let summary = "hold bf16 values as 16-bit integers";
+  let description = [{
+    On the LLVM dialect: every bf16, alone, in vectors, constants and addresses,
+    becomes an i16 of the same bits. Arithmetic on bf16 is gone by then
+    (`arith-emulate-unsupported-floats`, `moe-expand-math`), so values are only
+    moved; what computes with one is an error that names the op. LLVM would move
+    bf16 vectors by calls of a library where the processor has no instructions
+    for them, and round by instructions that flush denormals where it has.
+
+    ```mlir
+    %0 = llvm.load %p : !llvm.ptr -> vector<8xbf16>
+    %1 = llvm.bitcast %0 : vector<8xbf16> to vector<8xi16>
+    ```
+    becomes
+    ```mlir
+    %0 = llvm.load %p : !llvm.ptr -> vector<8xi16>
+    %1 = llvm.bitcast %0 : vector<8xi16> to vector<8xi16>
+    ```
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 #endif // MOIRA_CONVERSION_PASSES_TD

@@ -26,7 +26,7 @@ func.func @scalar(%x: f32) -> f32 {
 // CHECK-COUNT-8: math.fma {{.*}} : vector<8xf32>
 // CHECK: arith.extf %{{.*}} : vector<4xbf16> to vector<4xf32>
 // CHECK-COUNT-8: math.fma {{.*}} : vector<4xf32>
-// CHECK: arith.truncf %{{.*}} : vector<4xf32> to vector<4xbf16>
+// CHECK: arith.trunci %{{.*}} : vector<4xi32> to vector<4xi16>
 func.func @vectors(%x: vector<8xf32>, %y: vector<4xbf16>)
     -> (vector<8xf32>, vector<4xbf16>) {
   %0 = math.exp %x : vector<8xf32>

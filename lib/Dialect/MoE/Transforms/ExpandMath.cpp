@@ -20,8 +20,15 @@ using namespace mlir::moe;
 namespace {
 struct ExpandMathPass : public moe::impl::ExpandMathPassBase<ExpandMathPass> {
   void runOnOperation() override {
+    // What emulates 16-bit arithmetic lets rounding and widening cancel out,
+    // which would skip a rounding that the program asks for.
+    getOperation()->walk([](Operation *op) {
+      if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+        op->removeAttr("fastmath");
+    });
     RewritePatternSet patterns(&getContext());
     populateMathExpansionPatterns(patterns);
+    populateRoundingPatterns(patterns);
     // Folding would evaluate constants by the host's library instead.
     GreedyRewriteConfig config;
     config.enableFolding(false);

@@ -47,6 +47,8 @@ def ExpandMathPass : Pass<"moe-expand-math"> {
     ulp).
     bf16 and f16 go through f32 and are rounded once. f64 functions, and others
     such as `sin` and `powf`, stay: they become calls of the C library.
+    `arith.truncf` from f32 to bf16, and from f64 to bf16 and f16, becomes integer
+    arithmetic: processors differ in denormals, or need a library for it.
 
     ```mlir
     %0 = math.exp %x : f32

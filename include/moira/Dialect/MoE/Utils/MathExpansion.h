@@ -29,6 +29,10 @@ Value buildLog(OpBuilder &builder, Location loc, Value x);
 /// functions are those of the C library.
 void populateMathExpansionPatterns(RewritePatternSet &patterns);
 
+/// Adds the patterns that round f32 to bf16, and f64 to bf16 and f16, by
+/// arithmetic that gives the same bits on every processor.
+void populateRoundingPatterns(RewritePatternSet &patterns);
+
 } // namespace mlir::moe
 
 #endif // MOIRA_DIALECT_MOE_UTILS_MATHEXPANSION_H

@@ -1,0 +1,78 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Conversion/Passes.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::moe {
+#define GEN_PASS_DEF_LOWERBF16PASS
+#include "moira/Conversion/Passes.h.inc"
+} // namespace mlir::moe
+
+using namespace mlir;
+
+/// The same bits as an integer.
+static IntegerAttr toBits(FloatAttr number) {
+  return IntegerAttr::get(IntegerType::get(number.getContext(), 16),
+                          number.getValue().bitcastToAPInt());
+}
+
+static DenseElementsAttr toBits(DenseFPElementsAttr numbers) {
+  Type integer = IntegerType::get(numbers.getContext(), 16);
+  return numbers.mapValues(
+      integer, [](const APFloat &number) { return number.bitcastToAPInt(); });
+}
+
+static AttrTypeReplacer makeReplacer() {
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([](BFloat16Type type) -> Type {
+    return IntegerType::get(type.getContext(), 16);
+  });
+  using Replaced = std::optional<std::pair<Attribute, WalkResult>>;
+  replacer.addReplacement([](FloatAttr number) -> Replaced {
+    if (!number.getType().isBF16())
+      return std::nullopt;
+    return std::make_pair(toBits(number), WalkResult::skip());
+  });
+  replacer.addReplacement([](DenseFPElementsAttr numbers) -> Replaced {
+    if (!numbers.getElementType().isBF16())
+      return std::nullopt;
+    return std::make_pair(toBits(numbers), WalkResult::skip());
+  });
+  return replacer;
+}
+
+static bool isBF16(Type type) { return getElementTypeOrSelf(type).isBF16(); }
+
+/// Whether the op computes with numbers rather than moving them.
+static bool computes(Operation *op) {
+  // These carry flags and move values.
+  if (isa<LLVM::SelectOp, LLVM::CallOp>(op))
+    return false;
+  return isa<LLVM::FastmathFlagsInterface>(op) ||
+         isa<LLVM::FPExtOp, LLVM::FPTruncOp, LLVM::FPToSIOp, LLVM::FPToUIOp,
+             LLVM::SIToFPOp, LLVM::UIToFPOp>(op);
+}
+
+namespace {
+struct LowerBF16 : public moe::impl::LowerBF16PassBase<LowerBF16> {
+  void runOnOperation() override {
+    WalkResult result = getOperation().walk([](Operation *op) {
+      bool touches = llvm::any_of(op->getOperandTypes(), isBF16) ||
+                     llvm::any_of(op->getResultTypes(), isBF16);
+      if (!touches || !computes(op))
+        return WalkResult::advance();
+      op->emitOpError("expected no arithmetic on bf16 in this phase");
+      return WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      return signalPassFailure();
+    makeReplacer().recursivelyReplaceElementsIn(
+        getOperation(), /*replaceAttrs=*/true, /*replaceLocs=*/false,
+        /*replaceTypes=*/true);
+  }
+};
+} // namespace
