@@ -91,6 +91,7 @@ struct Source {
     JitOptions jit;
     jit.pipeline.oracle = options.oracle;
     jit.optLevel = options.optLevel;
+    jit.cpu = options.cpu;
     return moira::compile(*module, jit);
   }
 

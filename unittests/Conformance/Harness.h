@@ -31,6 +31,7 @@ struct WeightFormat {
 struct CompileOptions {
   bool oracle = false;
   unsigned optLevel = 0;
+  std::string cpu = "host";
   WeightFormat weights;
   /// Also return the logits, ids and weights of the program's gate.
   bool exposeGate = false;

@@ -8,6 +8,7 @@
 #include "Conformance/LayerTools.h"
 #include "Reference/Cases.h"
 #include "Reference/RandomProgram.h"
+#include "base/Convert.h"
 
 #include <gtest/gtest.h>
 
@@ -205,6 +206,96 @@ TEST(CompiledTraps, NaNInFarRows) {
   EXPECT_EQ(gate.ids(599, 0), 0);
   EXPECT_EQ(gate.ids(599, 1), 1);
   expectAgreement(c);
+}
+
+//===----------------------------------------------------------------------===//
+// Rounding
+//===----------------------------------------------------------------------===//
+
+/// Numbers around every tie and border of 16-bit types: for each pattern of the
+/// upper bits of an f32, the halfway point to the next, and its neighbours.
+static std::vector<double> valuesToRound(bool wide) {
+  std::vector<double> values;
+  for (uint32_t upper = 0; upper < 1 << 16; upper += 7)
+    for (uint32_t lower : {0x0000u, 0x0001u, 0x0fffu, 0x1000u, 0x1001u, 0x7fffu,
+                           0x8000u, 0x8001u, 0xffffu}) {
+      uint32_t bits = upper << 16 | lower;
+      float value;
+      std::memcpy(&value, &bits, 4);
+      if (std::isnan(value))
+        continue;
+      values.push_back(value);
+      if (wide && std::isfinite(value)) {
+        values.push_back(std::nextafter(double(value), -INFINITY));
+        values.push_back(std::nextafter(double(value), INFINITY));
+        values.push_back(double(value) * 0x1.0000001p3);
+      }
+    }
+  values.push_back(std::numeric_limits<double>::quiet_NaN());
+  return values;
+}
+
+TEST(CompiledTraps, RoundingIsTheSameEverywhere) {
+  for (std::string from : {"f32", "f64"})
+    for (std::string to : {"bf16", "f16"}) {
+      std::string in = "tensor<?x" + from + ">", out = "tensor<?x" + to + ">";
+      std::string text = "func.func @main(%x: " + in + ") -> " + out +
+                         " {\n  %0 = arith.truncf %x : " + in + " to " + out +
+                         "\n  return %0 : " + out + "\n}\n";
+      std::vector<double> values = valuesToRound(from == "f64");
+      Output expected{*runtime::parseDataType(to),
+                      {int64_t(values.size())},
+                      std::vector<unsigned char>(values.size() * 2)};
+      runtime::convert(runtime::DataType::F64, values.data(), expected.dtype,
+                       expected.bytes.data(), values.size());
+      for (std::string cpu : {"host", "x86-64-v3"})
+        for (unsigned level : {0, 3}) {
+          SCOPED_TRACE(concat(from, " to ", to, ", ", cpu, ", -O", level));
+          CompileOptions options;
+          options.optLevel = level;
+          options.cpu = cpu;
+          Runner runner(compileText(text, options));
+          Outputs outputs =
+              runner.run({{"x", from, {int64_t(values.size())}, values}});
+          EXPECT_EQ(
+              differenceFrom({{"y", to, expected.shape, expected.values()}},
+                             outputs, 0),
+              "");
+        }
+    }
+}
+
+/// Sums and products of 16-bit numbers are those of f32, rounded each time.
+TEST(CompiledTraps, ArithmeticOn16BitsRoundsEachTime) {
+  for (DType type : {DType::BF16, DType::F16}) {
+    std::string name = nameOf(type), tensor = "tensor<?x" + name + ">";
+    std::string text = "func.func @main(%a: " + tensor + ", %b: " + tensor +
+                       ") -> " + tensor +
+                       " {\n  %0 = arith.mulf %a, %b : " + tensor +
+                       "\n  %1 = arith.addf %0, %a : " + tensor +
+                       "\n  %2 = math.sqrt %1 : " + tensor +
+                       "\n  return %2 : " + tensor + "\n}\n";
+    std::vector<double> a, b, expected;
+    for (int i = 0; i < 400; ++i) {
+      a.push_back(roundTo(type, std::ldexp(1 + i / 401.0, i % 11 - 5)));
+      b.push_back(roundTo(type, 1 + i / 1003.0));
+      double product = roundTo(type, float(a[i] * b[i]));
+      double sum = roundTo(type, float(product + a[i]));
+      expected.push_back(roundTo(type, std::sqrt(float(sum))));
+    }
+    for (std::string cpu : {"host", "x86-64-v3"}) {
+      SCOPED_TRACE(name + ", " + cpu);
+      CompileOptions options;
+      options.optLevel = 3;
+      options.cpu = cpu;
+      Runner runner(compileText(text, options));
+      EXPECT_EQ(differenceFrom(
+                    {{"y", name, {400}, expected}},
+                    runner.run({{"a", name, {400}, a}, {"b", name, {400}, b}}),
+                    0),
+                "");
+    }
+  }
 }
 
 //===----------------------------------------------------------------------===//
