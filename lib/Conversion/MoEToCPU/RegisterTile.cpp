@@ -328,6 +328,19 @@ static Value vectorizeEpilogue(ImplicitLocOpBuilder &b, Block &block,
   return mapping.lookup(block.getTerminator()->getOperand(0));
 }
 
+/// Stores the first lane if `column` is one of the result's. LLVM 22 turns a
+/// masked store of one known lane of 16 bits, cut from 32, into a store of 32.
+static void storeFirstLane(ImplicitLocOpBuilder &b, Value value, Value result,
+                           Value row, Value column, int64_t n) {
+  Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, column,
+                                       constantIndex(b, n));
+  scf::IfOp::create(b, inside, [&](OpBuilder &inner, Location loc) {
+    Value first = vector::ExtractOp::create(inner, loc, value, 0);
+    memref::StoreOp::create(inner, loc, first, result, ValueRange{row, column});
+    scf::YieldOp::create(inner, loc);
+  });
+}
+
 void RegisterTile::emitStores(ImplicitLocOpBuilder &b,
                               const TilePosition &position, int64_t numRows,
                               const Accumulators &accumulators,
@@ -336,6 +349,8 @@ void RegisterTile::emitStores(ImplicitLocOpBuilder &b,
   for (int64_t v = 0; v < vectorsPerWeight; ++v) {
     Value column = addIndex(b, position.column, v * lanes);
     Value mask = masks.empty() ? Value() : masks[v];
+    bool isSingle =
+        mask && op.getN() % lanes == 1 && v == op.getN() % columns() / lanes;
     SmallVector<Value> vectors;
     for (Value operand : op.getVectors())
       vectors.push_back(load(b, operand, position.expert, column, mask));
@@ -355,7 +370,9 @@ void RegisterTile::emitStores(ImplicitLocOpBuilder &b,
       Value value =
           vectorizeEpilogue(b, op.getEpilogue().front(), arguments, lanes);
       SmallVector<Value> indices{row, column};
-      if (mask)
+      if (isSingle)
+        storeFirstLane(b, value, result, row, column, op.getN());
+      else if (mask)
         vector::MaskedStoreOp::create(b, result, indices, mask, value);
       else
         vector::StoreOp::create(b, value, result, indices);

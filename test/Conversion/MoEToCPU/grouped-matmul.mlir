@@ -73,3 +73,24 @@ func.func @unpacked(%x: memref<?x?xf32>, %sizes: memref<3xi32>,
   }
   return
 }
+
+// -----
+
+// The one column of the last tile is a scalar store: LLVM stores more than the
+// lane of such a mask.
+// CHECK-LABEL: @one_column
+func.func @one_column(%x: memref<?x4xbf16>, %sizes: memref<1xi32>,
+    %w: memref<1x1x4x32xbf16>, %out: memref<?x17xbf16>) {
+  // CHECK: case 1
+  // CHECK: vector.store {{.*}} : memref<?x17xbf16>, vector<16xbf16>
+  // CHECK-NOT: vector.maskedstore
+  // CHECK: vector.extract {{.*}}[0] : bf16 from vector<16xbf16>
+  // CHECK: memref.store {{.*}} : memref<?x17xbf16>
+  moe.grouped_matmul rows(%x : memref<?x4xbf16>) groups(%sizes : memref<1xi32>)
+      weights(%w : memref<1x1x4x32xbf16>) panels outs(%out : memref<?x17xbf16>) {
+  ^bb0(%p: f32):
+    %t = arith.truncf %p : f32 to bf16
+    moe.yield %t : bf16
+  }
+  return
+}
