@@ -367,10 +367,11 @@ Outputs Runner::run(const reference::Layer &layer,
     if (!parameters || !isWeight(argument.name))
       inputs.add(argument);
 
-  int64_t tokens = in.x.rows, choices = layer.choices();
+  int64_t tokens = in.x.rows, choices = layer.choices(), resultBytes = 0;
   std::vector<GuardedBuffer> buffers;
   std::vector<runtime::ResultTensor> results;
   auto add = [&](DataType dtype, const Shape &shape) {
+    resultBytes += countOf(shape) * runtime::byteSize(dtype);
     buffers.emplace_back(countOf(shape) * runtime::byteSize(dtype));
     results.push_back({dtype, shape, buffers.back().data(), nullptr});
   };
@@ -381,7 +382,15 @@ Outputs Runner::run(const reference::Layer &layer,
   add(DataType::I32, {layer.experts});
   add(*runtime::parseDataType(nameOf(layer.rowType)),
       {tokens, layer.outFeatures});
+  auto peak = session->predictPeak("main", inputs.views);
+  EXPECT_TRUE(peak.ok()) << peak.status().message;
+  if (peak.ok())
+    wanted = *peak - session->memory().parameters - resultBytes;
   return invoke(*session, inputs.views, results);
+}
+
+int64_t Runner::workspaceHeld() const {
+  return session ? session->memory().workspace : 0;
 }
 
 Outputs Runner::run(const std::vector<Argument> &arguments) {

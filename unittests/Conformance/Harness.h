@@ -85,8 +85,14 @@ public:
               const reference::LayerInputs &inputs);
   Outputs run(const std::vector<reference::Argument> &arguments);
 
+  /// Bytes of workspace that the last layer's program asked for, and that the
+  /// session holds since, for all its threads.
+  int64_t workspaceWanted() const { return wanted; }
+  int64_t workspaceHeld() const;
+
 private:
   std::unique_ptr<runtime::Session> session;
+  int64_t wanted = 0;
 };
 
 /// The outputs of a printed layer, in the interpreter's terms.

@@ -47,6 +47,18 @@ static std::string howToRepeat(uint64_t seed) {
                 seed, " MoiraConformanceTests --gtest_filter='*Random*'");
 }
 
+/// Every token but each third, then the first half again: another T, another
+/// order.
+static LayerInputs someTokens(const LayerInputs &inputs) {
+  std::vector<int64_t> tokens;
+  for (int64_t t = inputs.x.rows - 1; t >= 0; --t)
+    if (t % 3)
+      tokens.push_back(t);
+  for (int64_t t = 0; t < inputs.x.rows / 2; ++t)
+    tokens.push_back(t);
+  return takeTokens(inputs, tokens);
+}
+
 TEST_P(RandomPrograms, Agree) {
   RandomProgram p = randomProgram(GetParam());
   SCOPED_TRACE(howToRepeat(p.seed));
@@ -72,14 +84,31 @@ TEST_P(RandomPrograms, Agree) {
   EXPECT_EQ(differenceFrom(results(result, p.layer), bits, tolerance), "")
       << "oracle against interpreter";
 
-  Runner runner(product, 1 + p.seed / 2 % 2);
+  int threads = 1 + p.seed / 2 % 2;
+  Runner runner(product, threads);
   if (!options.weights.arguments)
     runner.bindWeights(p.layer, p.inputs, options.weights);
   for (const std::string &variant : runner.variants()) {
     runner.setVariant(variant);
     EXPECT_EQ(difference(bits, runner.run(p.layer, p.inputs)), "")
         << "product against oracle, variant " << variant;
+    // More threads have more arenas.
+    if (threads == 1) {
+      EXPECT_LE(runner.workspaceHeld(), runner.workspaceWanted());
+    }
   }
+  // The sizes of blocks are constants of the program.
+  if (!p.layer.blocks.empty())
+    return;
+  LayerInputs others = someTokens(p.inputs);
+  bits = expected.run(p.layer, others);
+  EXPECT_EQ(differenceFrom(results(evaluate(p.layer, others), p.layer), bits,
+                           tolerance),
+            "")
+      << "other tokens, oracle against interpreter";
+  runner.setVariant("");
+  EXPECT_EQ(difference(bits, runner.run(p.layer, others)), "")
+      << "other tokens, product against oracle";
 }
 
 static uint64_t numberOf(const char *variable, uint64_t otherwise) {
