@@ -128,9 +128,10 @@ LogicalResult FunctionLowering::lowerStep() {
   auto terminator = cast<func::ReturnOp>(function.front().getTerminator());
   ImplicitLocOpBuilder b(terminator.getLoc(), terminator);
   llvm::SmallPtrSet<Operation *, 4> taken;
-  for (auto [i, value] :
-       llvm::enumerate(llvm::to_vector(terminator.getOperands())))
-    lowerResult(b, i, value, taken);
+  // Operands are read one by one: placing a result replaces its memory, which
+  // may be returned again.
+  for (unsigned i = 0; i < terminator.getNumOperands(); ++i)
+    lowerResult(b, i, terminator.getOperand(i), taken);
   dropResults();
   replaceAbiCalls();
   lowerAllocations();
