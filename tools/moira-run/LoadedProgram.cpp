@@ -125,6 +125,7 @@ std::vector<GateInfo> LoadedProgram::gates(size_t expected) const {
     GateInfo info;
     info.isTopKOfLogits = gate->getNumOperands() == 1 &&
                           router.getGroups() == 1 && !router.getExpertChoice();
+    info.takesReplay = !router.getExpertChoice();
     found.push_back(info);
   });
   if (found.size() != expected)

@@ -18,6 +18,8 @@ namespace moira::tools {
 struct GateInfo {
   /// The choice is the K largest logits of each token and nothing else.
   bool isTopKOfLogits = false;
+  /// Its ids can be given to it; experts that choose tokens always choose.
+  bool takesReplay = true;
 };
 
 /// The program of the command line, ready to run, with its source where there

@@ -241,8 +241,10 @@ Verifier::run(const Inputs &inputs, const std::vector<ResultTensor> &results) {
   Tensors own(parts->begin(), parts->begin() + program.ownResults());
   Tensors routing(parts->begin() + program.ownResults(), parts->end());
   Tensors replayed = *oracleInputs;
-  for (size_t i = 1; i < routing.size(); i += 2)
-    replayed.push_back(routing[i]);
+  std::vector<GateInfo> gates = program.gates(routing.size() / 2);
+  for (size_t gate = 0; gate < gates.size(); ++gate)
+    if (gates[gate].takesReplay)
+      replayed.push_back(routing[2 * gate + 1]);
   auto oracle = runProgram(/*oracle=*/true, /*replay=*/true, replayed);
   if (!oracle)
     return oracle.takeError();
