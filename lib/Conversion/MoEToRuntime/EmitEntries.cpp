@@ -223,11 +223,7 @@ void FunctionLowering::lowerAllocations() {
   for (memref::AllocOp alloc : allocs) {
     ImplicitLocOpBuilder b(alloc.getLoc(), alloc);
     MemRefType type = alloc.getType();
-    int64_t fixed = getElementBytes(type.getElementType());
-    for (int64_t size : type.getShape())
-      if (!ShapedType::isDynamic(size))
-        fixed *= size;
-    Value bytes = AbiBuilder::i64(b, fixed);
+    Value bytes = AbiBuilder::i64(b, getStaticBytes(type));
     for (Value size : alloc.getDynamicSizes())
       bytes = LLVM::MulOp::create(b, bytes, AbiBuilder::toI64(b, size));
     Value data = AbiBuilder(b, context()).alloc(getWorker(b, function), bytes);

@@ -25,6 +25,14 @@ int64_t mlir::moe::getElementBytes(Type element) {
   return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
 }
 
+int64_t mlir::moe::getStaticBytes(MemRefType type) {
+  int64_t bytes = getElementBytes(type.getElementType());
+  for (int64_t size : type.getShape())
+    if (!ShapedType::isDynamic(size))
+      bytes *= size;
+  return bytes;
+}
+
 namespace {
 
 /// Builds upper bounds of index values of a step in another function that knows
@@ -188,12 +196,7 @@ void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
   Value total = AbiBuilder::i64(b, 0);
   bool unknown = false;
   step.walk([&](memref::AllocOp alloc) {
-    MemRefType type = alloc.getType();
-    int64_t fixed = getElementBytes(type.getElementType());
-    for (int64_t size : type.getShape())
-      if (!ShapedType::isDynamic(size))
-        fixed *= size;
-    Value bytes = AbiBuilder::i64(b, fixed);
+    Value bytes = AbiBuilder::i64(b, getStaticBytes(alloc.getType()));
     for (Value size : alloc.getDynamicSizes()) {
       Value bound = bounds.bound(size);
       unknown |= !bound;

@@ -18,6 +18,9 @@ void emitWorkspaceBound(func::FuncOp step, StringRef name);
 /// Bytes per element of a memref: 1 for i1, 8 for index.
 int64_t getElementBytes(Type element);
 
+/// Bytes of a memref but for its dynamic dims: the factor on their product.
+int64_t getStaticBytes(MemRefType type);
+
 } // namespace mlir::moe
 
 #endif // MOIRA_LIB_CONVERSION_MOETORUNTIME_WORKSPACEBOUND_H
