@@ -5,6 +5,7 @@
 
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
+#include "moira/Pipelines/Passes.h"
 #include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -169,12 +170,18 @@ void moira::buildPhase(OpPassManager &manager, Phase phase,
   case Phase::Input:
     return;
   case Phase::Kernels:
-    return buildKernels(manager, options);
+    buildKernels(manager, options);
+    break;
   case Phase::Bufferized:
-    return buildBufferized(manager, options);
+    buildBufferized(manager, options);
+    break;
   case Phase::Target:
-    return buildTarget(manager, options);
+    buildTarget(manager, options);
+    break;
   }
+  moe::VerifyPhasePassOptions verify;
+  verify.phase = stringifyPhase(phase).str();
+  manager.addPass(moe::createVerifyPhasePass(verify));
 }
 
 void moira::buildPipeline(OpPassManager &manager, Phase last,

@@ -5,6 +5,7 @@
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 #include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
+#include "moira/Pipelines/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
 #include "moira/Variants/Passes.h"
 
@@ -94,6 +95,7 @@ static void registerPhasePipelines() {
 void moira::registerPasses() {
   moe::registerMoEPasses();
   moe::registerMoiraConversionPasses();
+  moe::registerMoiraPipelinesPasses();
   moe::registerMoiraVariantsPasses();
   registerPhasePipelines();
   // Upstream passes that programs and tests of ours use.

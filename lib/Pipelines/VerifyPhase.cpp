@@ -1,0 +1,117 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "moira/Pipelines/Passes.h"
+
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Pipelines/Pipelines.h"
+
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace mlir::moe {
+#define GEN_PASS_DEF_VERIFYPHASEPASS
+#include "moira/Pipelines/Passes.h.inc"
+} // namespace mlir::moe
+
+using namespace mlir;
+using namespace mlir::moe;
+
+/// The parameter argument that `value` is a view of, or null.
+static BlockArgument findParameter(Value value) {
+  while (Operation *view = value.getDefiningOp()) {
+    if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+             tensor::ExtractSliceOp, tensor::CastOp, PackOp>(view))
+      return {};
+    value = view->getOperand(0);
+  }
+  auto argument = cast<BlockArgument>(value);
+  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  if (!function || !argument.getOwner()->isEntryBlock() ||
+      !function.getArgAttr(argument.getArgNumber(), kParamAttrName))
+    return {};
+  return argument;
+}
+
+static LogicalResult verifyKernels(Operation *op) {
+  if (isa<ExpertOp>(op))
+    return op->emitOpError("expected no expert at the end of phase kernels");
+  auto matmul = dyn_cast<GroupedMatmulOp>(op);
+  if (!matmul || matmul.getLayout() == WeightLayout::Panels)
+    return success();
+  for (Value weight : matmul.getWeights())
+    if (findParameter(weight))
+      return matmul.emitOpError("expected the panels of a parameter at the end "
+                                "of phase kernels, got layout ")
+             << stringifyWeightLayout(matmul.getLayout());
+  return success();
+}
+
+static LogicalResult verifyBufferized(Operation *op) {
+  auto isTensor = [](Type type) { return isa<TensorType>(type); };
+  for (TypeRange types :
+       {TypeRange(op->getOperandTypes()), TypeRange(op->getResultTypes())})
+    for (Type type : types)
+      if (isTensor(type))
+        return op->emitOpError("expected no tensors at the end of phase "
+                               "bufferized, got ")
+               << type;
+  if (auto function = dyn_cast<func::FuncOp>(op))
+    for (TypeRange types : {TypeRange(function.getArgumentTypes()),
+                            TypeRange(function.getResultTypes())})
+      for (Type type : types)
+        if (isTensor(type))
+          return op->emitOpError("expected no tensors at the end of phase "
+                                 "bufferized, got ")
+                 << type;
+  if (isa<bufferization::BufferizationDialect>(op->getDialect()))
+    return op->emitOpError(
+        "expected no bufferization op at the end of phase bufferized");
+  return success();
+}
+
+static LogicalResult verifyTarget(Operation *op) {
+  if (isa<ModuleOp>(op)) {
+    if (!op->hasAttr("moira.manifest"))
+      return op->emitOpError(
+          "expected 'moira.manifest' at the end of phase target");
+    return success();
+  }
+  if (!isa<LLVM::LLVMDialect>(op->getDialect()))
+    return op->emitOpError(
+        "expected only the LLVM dialect at the end of phase target");
+  auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
+  if (function && function.isExternal() &&
+      (function.getName().starts_with("moira_") ||
+       function.getName().starts_with("moe_")))
+    return op->emitOpError("expected a definition at the end of phase target");
+  return success();
+}
+
+namespace {
+struct VerifyPhase : public moe::impl::VerifyPhasePassBase<VerifyPhase> {
+  using VerifyPhasePassBase::VerifyPhasePassBase;
+
+  void runOnOperation() override {
+    std::optional<moira::Phase> end = moira::symbolizePhase(phase);
+    if (!end || *end == moira::Phase::Input) {
+      getOperation().emitError("expected phase kernels, bufferized or target, "
+                               "got '")
+          << phase << "'";
+      return signalPassFailure();
+    }
+    auto verify = *end == moira::Phase::Kernels      ? verifyKernels
+                  : *end == moira::Phase::Bufferized ? verifyBufferized
+                                                     : verifyTarget;
+    WalkResult result = getOperation()->walk([&](Operation *op) {
+      return failed(verify(op)) ? WalkResult::interrupt()
+                                : WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace
