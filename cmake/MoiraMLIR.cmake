@@ -20,6 +20,9 @@ separate_arguments(moira_llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
 target_compile_options(moira_mlir INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:${moira_llvm_definitions} -fno-exceptions
   -fvisibility-inlines-hidden -Wall -Wextra -Wno-unused-parameter>)
+# The packaged libraries are built without assertions, and classes of their
+# headers (pass statistics) look different with them.
+target_compile_definitions(moira_mlir INTERFACE NDEBUG)
 # Exactly the two shared libraries and no static MLIR archive: nothing is then
 # registered twice.
 target_link_libraries(moira_mlir INTERFACE MLIR LLVM)
