@@ -693,3 +693,14 @@ func.func @isolated(%x: tensor<?x8xf32>, %n: tensor<4xi32>) {
   }
   return
 }
+
+// -----
+
+func.func @expert_c4_dynamic_features(%x: tensor<?x?xf32>, %n: tensor<4xi32>) -> tensor<?x?xf32> {
+  // expected-error @+1 {{'moe.expert' op expected a result with static features, got 'tensor<?x?xf32>'}}
+  %y = moe.expert rows(%x : tensor<?x?xf32>) groups(%n : tensor<4xi32>) -> tensor<?x?xf32> {
+  ^bb0(%r: tensor<?x?xf32>):
+    moe.yield %r : tensor<?x?xf32>
+  }
+  return %y : tensor<?x?xf32>
+}

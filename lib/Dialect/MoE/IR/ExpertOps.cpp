@@ -93,6 +93,10 @@ LogicalResult ExpertOp::verify() {
     for (auto [dim, size] : llvm::enumerate(rowShape(first)))
       if (failed(verifyDim(*this, "result", result, dim, size)))
         return failure();
+    // expert_c4
+    if (result.isDynamicDim(result.getRank() - 1))
+      return emitOpError("expected a result with static features, got ")
+             << result;
   }
   return success();
 }

@@ -30,7 +30,7 @@ def MoE_ExpertOp : MoE_Op<"expert", [
     * expert_c3: block arguments: `tensor<?xD>` per row operand, the slice per
       per-expert operand, the type itself per shared operand.
     * expert_c4: as many yields as results, `tensor<?xN>` for a result `[R, N]`
-      or `[E, P, N]` with the row operands' R, or E and P.
+      or `[E, P, N]` with the row operands' R, or E and P, and static N.
     * expert_c5: the body treats rows independently and has no side effects.
     * expert_c6: contractions of f16 or bf16 have f32 outs.
 
