@@ -53,11 +53,6 @@ std::optional<Phase> moira::symbolizePhase(llvm::StringRef name) {
       .Default(std::nullopt);
 }
 
-/// `entry` of the options, or the name that programs use.
-static std::string entryName(const PipelineOptions &options) {
-  return options.entry.empty() ? "main" : options.entry;
-}
-
 static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
@@ -71,7 +66,7 @@ static void buildKernels(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(moe::createNumberLayersPass());
   if (options.exposeRouting || options.replayRouting) {
     moe::ExposeRoutingPassOptions expose;
-    expose.function = entryName(options);
+    expose.function = options.entry;
     expose.replay = options.replayRouting;
     manager.addPass(moe::createExposeRoutingPass(expose));
   }
@@ -86,7 +81,7 @@ static void buildKernels(OpPassManager &manager,
   manager.addPass(moe::createAssignLayoutsPass());
   addCleanup(manager);
   moe::CreateVariantsPassOptions variants;
-  variants.entry = entryName(options);
+  variants.entry = options.entry;
   for (moe::RowClass rowClass : options.rowClasses)
     variants.rows.push_back(moe::stringifyRowClass(rowClass).str());
   manager.addPass(moe::createCreateVariantsPass(variants));
@@ -126,7 +121,7 @@ static void buildTarget(OpPassManager &manager,
   addCleanup(manager);
   // 2. The contract.
   moe::AddContextPassOptions context;
-  context.entry = entryName(options);
+  context.entry = options.entry;
   manager.addPass(moe::createAddContextPass(context));
   manager.addPass(moe::createOutlineParallelPass());
   manager.addPass(createCanonicalizerPass());

@@ -3,6 +3,8 @@
 
 #include "moira/Variants/Passes.h"
 
+#include "moira/Dialect/MoE/Utils/Entry.h"
+
 #include "mlir/IR/SymbolTable.h"
 
 namespace mlir::moe {
@@ -23,14 +25,13 @@ struct CreateVariants
     FailureOr<SmallVector<RowClass>> classes = getClasses();
     if (failed(classes))
       return signalPassFailure();
-    FailureOr<func::FuncOp> function = findEntry();
+    FailureOr<func::FuncOp> function = findEntry(getOperation(), entry);
     if (failed(function) || failed(createVariants(*function, *classes)))
       signalPassFailure();
   }
 
 private:
   FailureOr<SmallVector<RowClass>> getClasses();
-  FailureOr<func::FuncOp> findEntry();
   LogicalResult createVariants(func::FuncOp function,
                                ArrayRef<RowClass> classes);
 };
@@ -50,25 +51,6 @@ FailureOr<SmallVector<RowClass>> CreateVariants::getClasses() {
     classes.push_back(*value);
   }
   return classes;
-}
-
-FailureOr<func::FuncOp> CreateVariants::findEntry() {
-  ModuleOp module = getOperation();
-  std::string name = entry;
-  if (name.empty()) {
-    SmallVector<func::FuncOp> candidates;
-    for (auto function : module.getOps<func::FuncOp>())
-      if (function.isPublic() && !function.isExternal())
-        candidates.push_back(function);
-    if (candidates.size() == 1)
-      return candidates.front();
-    name = "main";
-  }
-  auto function = module.lookupSymbol<func::FuncOp>(name);
-  if (!function || function.isExternal())
-    return module.emitError("expected a function '")
-           << name << "' with a body as entry, got none";
-  return function;
 }
 
 LogicalResult CreateVariants::createVariants(func::FuncOp function,

@@ -136,7 +136,8 @@ def AddContextPass : Pass<"moe-add-context", "::mlir::ModuleOp"> {
     `"pack"`.
   }];
   let options = [Option<"entry", "entry", "std::string", "\"\"",
-                        "entry of a module without moe.variants">];
+                        "entry of a module without moe.variants; empty: the only public "
+                        "function, or @main">];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 

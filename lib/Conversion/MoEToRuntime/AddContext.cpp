@@ -5,6 +5,7 @@
 
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Dialect/MoE/Utils/Entry.h"
 
 namespace mlir::moe {
 #define GEN_PASS_DEF_ADDCONTEXTPASS
@@ -30,12 +31,10 @@ struct AddContext : public moe::impl::AddContextPassBase<AddContext> {
         any = true;
       }
     if (!any) {
-      auto function = module.lookupSymbol<func::FuncOp>(entry);
-      if (!function || function.isDeclaration()) {
-        module.emitError("expected an entry '") << entry << "', got none";
+      FailureOr<func::FuncOp> function = findEntry(module, entry);
+      if (failed(function))
         return signalPassFailure();
-      }
-      addStep(function, entry, "only");
+      addStep(*function, function->getName(), "only");
     }
     addPacks();
   }

@@ -1,7 +1,7 @@
 // RUN: moira-opt %s --split-input-file --moe-add-context=entry=main | FileCheck %s
 // RUN: not moira-opt %s --split-input-file --moe-add-context=entry=nowhere 2>&1 | FileCheck %s --check-prefix=NONE
 
-// NONE: error: expected an entry 'nowhere', got none
+// NONE: error: expected a function 'nowhere' with a body as entry, got none
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%{{.*}}: !llvm.ptr, %{{.*}}: memref<?x8xf32>)
