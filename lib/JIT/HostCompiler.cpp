@@ -32,6 +32,7 @@ llvm::Expected<HostCompiler> HostCompiler::create(const JitOptions &options) {
   settings.pipeline.cpu = processor->cpu;
   settings.pipeline.features = processor->features;
   settings.pipeline.vectorBits = processor->vectorBits;
+  settings.pipeline.dotBF16 = processor->dotBF16;
   return HostCompiler(std::move(settings), std::move(*machine));
 }
 

@@ -78,7 +78,9 @@ static void buildKernels(OpPassManager &manager,
   }
   manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass());
   addCleanup(manager);
-  manager.addPass(moe::createAssignLayoutsPass());
+  moe::AssignLayoutsPassOptions layouts;
+  layouts.pairs = options.dotBF16;
+  manager.addPass(moe::createAssignLayoutsPass(layouts));
   addCleanup(manager);
   moe::CreateVariantsPassOptions variants;
   variants.entry = options.entry;

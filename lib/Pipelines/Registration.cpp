@@ -76,6 +76,9 @@ static void registerPhasePipelines() {
     Option<unsigned> vectorBits{*this, "vector-bits",
                                 llvm::cl::desc("width of vector registers"),
                                 llvm::cl::init(512)};
+    Option<bool> dotBF16{*this, "dot-bf16",
+                         llvm::cl::desc("the target has a dot product of pairs "
+                                        "of bf16")};
   };
   for (moira::Phase last : {moira::Phase::Kernels, moira::Phase::Bufferized,
                             moira::Phase::Target}) {
@@ -87,6 +90,7 @@ static void registerPhasePipelines() {
           options.entry = given.entry;
           options.oracle = given.oracle;
           options.vectorBits = given.vectorBits;
+          options.dotBF16 = given.dotBF16;
           moira::buildPipeline(manager, last, options);
         });
   }

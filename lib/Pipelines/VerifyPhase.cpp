@@ -39,7 +39,7 @@ static LogicalResult verifyKernels(Operation *op) {
   if (isa<ExpertOp>(op))
     return op->emitOpError("expected no expert at the end of phase kernels");
   auto matmul = dyn_cast<GroupedMatmulOp>(op);
-  if (!matmul || matmul.getLayout() == WeightLayout::Panels)
+  if (!matmul || matmul.hasPanels())
     return success();
   for (Value weight : matmul.getWeights())
     if (findParameter(weight))

@@ -45,6 +45,8 @@ struct PipelineOptions {
   bool replayRouting = false;
   /// Widest vector registers of the target, in bits: 512, 256 or 128.
   unsigned vectorBits = 512;
+  /// Whether the target adds products of pairs of bf16 in one instruction.
+  bool dotBF16 = false;
   /// Name of the source file and description of the target, for the manifest.
   std::string moduleName, triple, cpu, features;
 };

@@ -37,6 +37,8 @@ struct HostProcessor {
   std::string codegenFeatures;
   /// Widest vector registers in bits: 512, 256 or 128.
   unsigned vectorBits = 128;
+  /// Whether it adds products of pairs of bf16 in one instruction.
+  bool dotBF16 = false;
 };
 
 /// Finds the processor called `cpu`: "host" for the one of this machine, or any

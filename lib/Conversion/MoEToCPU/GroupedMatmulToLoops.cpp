@@ -47,6 +47,25 @@ Value widenScalar(ImplicitLocOpBuilder &b, Value value, Type accumulator) {
   return arith::ExtFOp::create(b, accumulator, value);
 }
 
+/// The indices of element [column, k] of one expert in the op's panels.
+SmallVector<Value> findInPanels(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
+                                Value weight, Value expert, Value column,
+                                Value k) {
+  if (op.getLayout() == WeightLayout::TransposedPanels)
+    std::swap(column, k);
+  auto type = cast<MemRefType>(weight.getType());
+  Value width = constantIndex(b, type.getDimSize(3));
+  SmallVector<Value> at{expert, arith::DivUIOp::create(b, column, width), k,
+                        arith::RemUIOp::create(b, column, width)};
+  if (type.getRank() == 5) {
+    Value two = constantIndex(b, 2), one = constantIndex(b, 1);
+    at[2] = arith::DivUIOp::create(b, k, two);
+    Value second = arith::RemUIOp::create(b, k, two);
+    at.push_back(arith::SubIOp::create(b, one, second));
+  }
+  return at;
+}
+
 /// Plain loops over the rows of every group, in parallel over (expert, column).
 struct UnpackedToLoops : public OpRewritePattern<GroupedMatmulOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -114,12 +133,8 @@ private:
             SmallVector<Value> at{expert, column, kk};
             if (op.getLayout() == WeightLayout::KN)
               std::swap(at[1], at[2]);
-            if (op.getLayout() == WeightLayout::Panels) {
-              // [E, panel, K, column in panel]
-              Value width = b.createOrFold<memref::DimOp>(weight, 3);
-              at = {expert, arith::DivSIOp::create(body, column, width), kk,
-                    arith::RemSIOp::create(body, column, width)};
-            }
+            if (op.hasPanels())
+              at = findInPanels(body, op, weight, expert, column, kk);
             Value x = widenScalar(
                 body,
                 memref::LoadOp::create(body, flat.rows, ValueRange{source, kk}),

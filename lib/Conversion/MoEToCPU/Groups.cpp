@@ -66,3 +66,66 @@ Groups mlir::moe::emitGroups(ImplicitLocOpBuilder &b, GroupedMatmulOp op) {
       });
   return {offsets, loop.getResult(1)};
 }
+
+RowBlocks mlir::moe::emitRowBlocks(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
+                                   int64_t rowBlock) {
+  int64_t experts = op.getNumExperts();
+  Value zero = constantIndex(b, 0), one = constantIndex(b, 1);
+  Value rows = op.getGather()
+                   ? b.createOrFold<memref::DimOp>(op.getGather(), 0)
+                   : b.createOrFold<memref::DimOp>(op.getRows().front(), 0);
+  if (op.isPadded())
+    rows = arith::MulIOp::create(
+        b, rows, b.createOrFold<memref::DimOp>(op.getRows().front(), 1));
+  // One more per group for the blocks that are not full.
+  Value most = arith::AddIOp::create(
+      b, arith::CeilDivUIOp::create(b, rows, constantIndex(b, rowBlock)),
+      constantIndex(b, experts));
+  RowBlocks blocks;
+  blocks.rowBlock = rowBlock;
+  blocks.expert = memref::AllocOp::create(
+      b, MemRefType::get({ShapedType::kDynamic}, b.getIndexType()), most);
+  blocks.begin =
+      memref::AllocOp::create(b, MemRefType::get({experts}, b.getIndexType()));
+  auto loop = scf::ForOp::create(
+      b, zero, constantIndex(b, experts), one, ValueRange{zero},
+      [&](OpBuilder &inner, Location loc, Value e, ValueRange args) {
+        ImplicitLocOpBuilder body(loc, inner);
+        memref::StoreOp::create(body, args[0], blocks.begin, e);
+        Value more = arith::CeilDivUIOp::create(body, loadSize(body, op, e),
+                                                constantIndex(body, rowBlock));
+        Value end = arith::AddIOp::create(body, args[0], more);
+        scf::ForOp::create(
+            body, args[0], end, one, ValueRange{},
+            [&](OpBuilder &inner, Location loc, Value block, ValueRange) {
+              memref::StoreOp::create(inner, loc, e, blocks.expert, block);
+              scf::YieldOp::create(inner, loc);
+            });
+        scf::YieldOp::create(body, end);
+      });
+  blocks.count = loop.getResult(0);
+  return blocks;
+}
+
+RowBlock mlir::moe::emitRowBlock(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
+                                 const Groups &groups, const RowBlocks &blocks,
+                                 Value index) {
+  RowBlock block;
+  block.expert = memref::LoadOp::create(b, blocks.expert, index);
+  Value number = arith::SubIOp::create(
+      b, index, memref::LoadOp::create(b, blocks.begin, block.expert));
+  Value size = loadSize(b, op, block.expert);
+  Value count = arith::CeilDivUIOp::create(b, size,
+                                           constantIndex(b, blocks.rowBlock));
+  Value base = arith::DivUIOp::create(b, size, count);
+  Value longer = arith::RemUIOp::create(b, size, count);
+  Value start = arith::AddIOp::create(b, arith::MulIOp::create(b, number, base),
+                                      arith::MinUIOp::create(b, number, longer));
+  Value hasMore = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
+                                        longer);
+  block.rows = arith::AddIOp::create(
+      b, base, arith::IndexCastUIOp::create(b, b.getIndexType(), hasMore));
+  block.first = arith::AddIOp::create(
+      b, memref::LoadOp::create(b, groups.offsets, block.expert), start);
+  return block;
+}

@@ -25,6 +25,25 @@ Groups emitGroups(ImplicitLocOpBuilder &b, GroupedMatmulOp op);
 /// The rows of group `expert` (index).
 Value loadSize(ImplicitLocOpBuilder &b, GroupedMatmulOp op, Value expert);
 
+/// Blocks of at most `rowBlock` rows, group by group; groups without rows have
+/// none. The rows of a group are dealt evenly over its blocks.
+struct RowBlocks {
+  Value count;  ///< index
+  Value expert; ///< memref<?xindex>: the group of each block
+  Value begin;  ///< memref<Exindex>: the first block of each group
+  int64_t rowBlock;
+};
+RowBlocks emitRowBlocks(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
+                        int64_t rowBlock);
+
+/// Block `index` of the blocks: its group, first row in the flat rows, rows.
+struct RowBlock {
+  Value expert, first, rows;
+};
+RowBlock emitRowBlock(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
+                      const Groups &groups, const RowBlocks &blocks,
+                      Value index);
+
 /// The op's row-shaped operands as [rows, features] or [rows].
 struct FlatOperands {
   Value rows, result;

@@ -12,10 +12,20 @@ using namespace mlir::moe::detail;
 
 namespace {
 /// One panel: `out[expert, panel, k, c] = weights[expert][first + c, k]` for
-/// c < valid, and 0 for the columns behind.
+/// c < valid, and 0 for the columns behind; for pairs `out[expert, panel, k / 2,
+/// c, 1 - k % 2]`, with 0 for an odd K's last.
 struct Panel {
   Value weights, out, expert, panel, first, valid;
   int64_t K, width;
+  bool pairs;
+
+  SmallVector<Value> place(LoopBuilder &b, Value k, Value c) const {
+    if (!pairs)
+      return {expert, panel, k, c};
+    Value second = b.make<arith::RemUIOp>(k, b.index(2));
+    return {expert, panel, b.div(k, b.index(2)), c,
+            b.sub(b.index(1), second)};
+  }
 };
 } // namespace
 
@@ -28,7 +38,17 @@ static void clearColumns(LoopBuilder &b, const Panel &p, Value k) {
     return;
   Type element = cast<MemRefType>(p.out.getType()).getElementType();
   b.loop(p.valid, b.index(p.width), [&](Value c) {
-    b.store(b.real(element, 0), p.out, {p.expert, p.panel, k, c});
+    b.store(b.real(element, 0), p.out, p.place(b, k, c));
+  });
+}
+
+/// The second half of the last pair of an odd K.
+static void clearLastStep(LoopBuilder &b, const Panel &p) {
+  if (!p.pairs || p.K % 2 == 0)
+    return;
+  Type element = cast<MemRefType>(p.out.getType()).getElementType();
+  b.loop(p.width, [&](Value c) {
+    b.store(b.real(element, 0), p.out, p.place(b, b.index(p.K), c));
   });
 }
 
@@ -41,7 +61,7 @@ static void packRows(LoopBuilder &b, const Panel &p) {
       Value n = b.add(p.first, c);
       b.loop(from, to, [&](Value k) {
         b.store(b.load(p.weights, {p.expert, n, k}), p.out,
-                {p.expert, p.panel, k, c});
+                p.place(b, k, c));
       });
     });
     if (!isFull(b, p))
@@ -61,8 +81,7 @@ static void packColumns(LoopBuilder &b, const Panel &p) {
   b.loop(p.K, [&](Value k) {
     b.loop(b.index(0), p.valid, [&](Value c) {
       Value n = b.add(p.first, c);
-      b.store(b.load(p.weights, {p.expert, k, n}), p.out,
-              {p.expert, p.panel, k, c});
+      b.store(b.load(p.weights, {p.expert, k, n}), p.out, p.place(b, k, c));
     });
     clearColumns(b, p, k);
   });
@@ -89,12 +108,14 @@ struct PackToLoops : OpRewritePattern<PackOp> {
       p.expert = b.div(i, b.index(panels));
       p.panel = b.make<arith::RemUIOp>(i, b.index(panels));
       p.first = b.mul(p.panel, b.index(width));
-      p.K = out.getDimSize(2);
+      p.K = weights.getDimSize(rows ? 2 : 1);
       p.width = width;
+      p.pairs = out.getRank() == 5;
       p.valid = b.index(width);
       if (N % width != 0)
         p.valid = b.minimum(p.valid, b.sub(b.index(N), p.first));
       rows ? packRows(b, p) : packColumns(b, p);
+      clearLastStep(b, p);
     });
     rewriter.eraseOp(op);
     return success();

@@ -49,12 +49,23 @@ static bool isBF16(Type type) { return getElementTypeOrSelf(type).isBF16(); }
 
 /// Whether the op computes with numbers rather than moving them.
 static bool computes(Operation *op) {
-  // These carry flags and move values.
-  if (isa<LLVM::SelectOp, LLVM::CallOp>(op))
+  // These carry flags and move values, or are the target's own instructions.
+  if (isa<LLVM::SelectOp, LLVM::CallOp, LLVM::CallIntrinsicOp>(op))
     return false;
   return isa<LLVM::FastmathFlagsInterface>(op) ||
          isa<LLVM::FPExtOp, LLVM::FPTruncOp, LLVM::FPToSIOp, LLVM::FPToUIOp,
              LLVM::SIToFPOp, LLVM::UIToFPOp>(op);
+}
+
+/// Operands of bf16 of the target's instructions, which keep their type.
+static SmallVector<std::pair<OpOperand *, Type>> findKept(ModuleOp module) {
+  SmallVector<std::pair<OpOperand *, Type>> kept;
+  module.walk([&](LLVM::CallIntrinsicOp call) {
+    for (OpOperand &operand : call->getOpOperands())
+      if (isBF16(operand.get().getType()))
+        kept.push_back({&operand, operand.get().getType()});
+  });
+  return kept;
 }
 
 namespace {
@@ -70,9 +81,15 @@ struct LowerBF16 : public moe::impl::LowerBF16PassBase<LowerBF16> {
     });
     if (result.wasInterrupted())
       return signalPassFailure();
+    SmallVector<std::pair<OpOperand *, Type>> kept = findKept(getOperation());
     makeReplacer().recursivelyReplaceElementsIn(
         getOperation(), /*replaceAttrs=*/true, /*replaceLocs=*/false,
         /*replaceTypes=*/true);
+    for (auto [operand, type] : kept) {
+      OpBuilder builder(operand->getOwner());
+      operand->set(LLVM::BitcastOp::create(
+          builder, operand->getOwner()->getLoc(), type, operand->get()));
+    }
   }
 };
 } // namespace

@@ -106,8 +106,10 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
   Pack pack{"moira_pack_" + std::to_string(index), function.str(), bytes};
   symbols.insert(pack.symbol);
   std::string layout = "plain";
-  if (packed.getRank() == 4)
+  if (packed.getRank() >= 4)
     layout = "panel" + std::to_string(packed.getDimSize(3));
+  if (packed.getRank() == 5)
+    layout += "-pairs";
   parameters.push_back(json::Object{
       {"name", param.getName()},
       {"slices", slices},
@@ -166,6 +168,7 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
   symbols.insert(names.step);
   symbols.insert(names.workspace);
   StringRef variant = variantName(step);
+  auto numerics = step->getAttrOfType<StringAttr>(kNumericsAttrName);
   json::Array &variants = *entry.getArray("variants");
   int64_t minRows =
       variant == "prefill" && !variants.empty() ? kPrefillRows : 0;
@@ -174,7 +177,8 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
                                   {"min_rows", minRows},
                                   {"step", names.step},
                                   {"workspace", names.workspace},
-                                  {"numerics", "cpu-fma"},
+                                  {"numerics", numerics ? numerics.getValue()
+                                                        : "cpu-fma"},
                                   {"qualified", "none"}});
   return success();
 }

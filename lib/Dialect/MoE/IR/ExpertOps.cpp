@@ -178,14 +178,15 @@ int64_t GroupedMatmulOp::getNumExperts() {
 int64_t GroupedMatmulOp::getN() {
   if (getContraction())
     return getResultType().getDimSize(1);
-  if (getLayout() == WeightLayout::Panels)
+  if (hasPanels())
     return getResultType().getShape().back();
   return shapedType(getWeights().front())
       .getDimSize(getLayout() == WeightLayout::NK ? 1 : 2);
 }
 
 int64_t GroupedMatmulOp::getK() {
-  if (getContraction())
+  // Panels of pairs do not tell an odd K.
+  if (getContraction() || hasPanels())
     return shapedType(getRows().back()).getShape().back();
   return shapedType(getWeights().front())
       .getDimSize(getLayout() == WeightLayout::KN ? 1 : 2);
@@ -195,6 +196,19 @@ FloatType GroupedMatmulOp::getAccumulatorType() {
   if (getElementTypeOrSelf(getRows().front().getType()).isF64())
     return Float64Type::get(getContext());
   return Float32Type::get(getContext());
+}
+
+SmallVector<int64_t> mlir::moe::getPanelShape(int64_t experts, int64_t n,
+                                              int64_t k, int64_t width,
+                                              bool pairs) {
+  auto parts = [](int64_t size, int64_t part) {
+    return ShapedType::isDynamic(size)
+               ? size
+               : static_cast<int64_t>(llvm::divideCeil(size, part));
+  };
+  if (!pairs)
+    return {experts, parts(n, width), k, width};
+  return {experts, parts(n, width), parts(k, 2), width, 2};
 }
 
 /// grouped_c4: the epilogue's arguments, ops and yield.
@@ -281,17 +295,26 @@ LogicalResult GroupedMatmulOp::verify() {
         shapedType(other).getElementType() != weight.getElementType())
       return emitOpError("expected weights of one type, got ")
              << weight << " and " << other.getType();
-  if (getLayout() == WeightLayout::Panels) {
-    if (weight.getRank() != 4 || !weight.hasStaticShape() ||
+  if (hasPanels()) {
+    bool transposed = getLayout() == WeightLayout::TransposedPanels;
+    if (transposed && getWeights().size() != 1)
+      return emitOpError("expected one weight of transposed panels, got ")
+             << getWeights().size();
+    if (weight.getRank() < 4 || !weight.hasStaticShape() ||
         weight.getDimSize(3) < 1 || ShapedType::isDynamic(n))
       return emitOpError("expected panels [E, ceil(N/w), K, w] and a result "
                          "with static N, got ")
              << weight << " and " << result;
-    int64_t width = weight.getDimSize(3);
+    bool pairs = weight.getRank() == 5;
+    if (pairs && !(rows.getElementType().isBF16() &&
+                   weight.getElementType().isBF16()))
+      return emitOpError("expected rows and panels of bf16 where panels hold "
+                         "pairs, got ")
+             << rows << " and " << weight;
     if (failed(verifyShape(*this, "panels", weight,
-                           {experts,
-                            static_cast<int64_t>(llvm::divideCeil(n, width)), k,
-                            width})))
+                           getPanelShape(experts, transposed ? k : n,
+                                         transposed ? n : k,
+                                         weight.getDimSize(3), pairs))))
       return failure();
   } else {
     bool nk = getLayout() == WeightLayout::NK;
@@ -353,7 +376,7 @@ GroupedMatmulOp::reifyResultShapes(OpBuilder &builder,
   else
     for (int64_t d = 0; d + 1 < rank; ++d)
       dims.push_back(getDim(builder, loc, rows, d));
-  if (getLayout() == WeightLayout::Panels)
+  if (hasPanels())
     dims.push_back(builder.getIndexAttr(getN()));
   else
     dims.push_back(getDim(builder, loc, getWeights().front(),
@@ -375,12 +398,13 @@ LogicalResult PackOp::verify() {
   if (failed(verifyForm(*this, getOuts(), 1, 1)))
     return failure();
   // pack_c1
-  if (getLayout() == WeightLayout::Panels)
-    return emitOpError("expected layout nk or kn, got panels");
+  if (getLayout() != WeightLayout::NK && getLayout() != WeightLayout::KN)
+    return emitOpError("expected layout nk or kn, got ")
+           << stringifyWeightLayout(getLayout());
   auto weights = shapedType(getWeights());
   ShapedType result = getDestinationType(*this, getOuts(), 0);
   if (!weights.hasStaticShape() || !result.hasStaticShape() ||
-      result.getRank() != 4 ||
+      result.getRank() < 4 || result.getRank() > 5 ||
       result.getElementType() != weights.getElementType())
     return emitOpError("expected static [E, ceil(N/w), K, w] x ")
            << weights.getElementType() << " from static weights, got "
@@ -392,9 +416,8 @@ LogicalResult PackOp::verify() {
   if (width < 1)
     return emitOpError("expected panels of width >= 1, got ") << result;
   return verifyShape(*this, "panels", result,
-                     {weights.getDimSize(0),
-                      static_cast<int64_t>(llvm::divideCeil(n, width)), k,
-                      width});
+                     getPanelShape(weights.getDimSize(0), n, k, width,
+                                   result.getRank() == 5));
 }
 
 void PackOp::getEffects(Effects &effects) {

@@ -120,7 +120,17 @@ struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
 private:
   void assign(func::FuncOp function, PackFunctions &functions);
   int64_t getWidth(GroupedMatmulOp op);
+  /// Whether the target has a dot product for the op's rows and weights.
+  bool hasPairs(GroupedMatmulOp op) {
+    auto isBF16 = [](Value value) {
+      return getElementTypeOrSelf(value.getType()).isBF16();
+    };
+    return pairs && isBF16(op.getRows().front()) &&
+           isBF16(op.getWeights().front());
+  }
   void packInStep(GroupedMatmulOp op, OpOperand &weight, int64_t width);
+  bool shareTransposed(func::FuncOp function, GroupedMatmulOp op,
+                       MutableArrayRef<PackedArgument> arguments);
   /// Makes a bias or vector consecutive, at loading where it is a parameter.
   void assignVector(func::FuncOp function, OpOperand &vector, bool fixed,
                     SmallVectorImpl<PackedArgument> &arguments);
@@ -158,11 +168,13 @@ int64_t AssignLayouts::getWidth(GroupedMatmulOp op) {
 void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
   bool fixed = isNamed(function);
   SmallVector<PackedArgument> arguments;
-  SmallVector<GroupedMatmulOp> kernels;
+  // Gradients read the panels of the forward products, which come first.
+  SmallVector<GroupedMatmulOp> kernels, gradients;
   function.walk([&](GroupedMatmulOp op) {
-    if (!op.getContraction() && op.getLayout() != WeightLayout::Panels)
-      kernels.push_back(op);
+    if (!op.getContraction() && !op.hasPanels())
+      (op.getLayout() == WeightLayout::NK ? kernels : gradients).push_back(op);
   });
+  llvm::append_range(kernels, gradients);
   function.walk([&](GroupedMatmulOp op) {
     for (OpOperand &bias : op.getBiasMutable())
       assignVector(function, bias, fixed, arguments);
@@ -175,6 +187,8 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
       report(op, "weights of dynamic shape stay as they are");
       continue;
     }
+    if (!fixed && shareTransposed(function, op, arguments))
+      continue;
     int64_t width = getWidth(op);
     bool allParameters = true;
     for (OpOperand &weight : op.getWeightsMutable()) {
@@ -188,6 +202,7 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
       }
       use->packing.layout = op.getLayout();
       use->packing.width = width;
+      use->packing.pairs = hasPairs(op);
       addUse(arguments, *use, weight);
     }
     if (!allParameters)
@@ -196,6 +211,31 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
   }
   packParameters(function, functions, arguments);
   packPlain(function, functions);
+}
+
+/// A weight `kn` of which a forward product has the panels of `nk` reads those.
+bool AssignLayouts::shareTransposed(func::FuncOp function, GroupedMatmulOp op,
+                                    MutableArrayRef<PackedArgument> arguments) {
+  if (op.getLayout() != WeightLayout::KN || op.getWeights().size() != 1 ||
+      ShapedType::isDynamic(op.getN()))
+    return false;
+  OpOperand &weight = op.getWeightsMutable()[0];
+  std::optional<ParameterUse> use = traceParameter(function, weight.get());
+  if (!use)
+    return false;
+  for (PackedArgument &packed : arguments) {
+    const Packing &packing = packed.packing;
+    if (packed.original != use->argument || packing.width == 0 ||
+        packing.layout != WeightLayout::NK ||
+        !(packing.first == use->packing.first) ||
+        !(packing.second == use->packing.second) ||
+        packing.pairs != hasPairs(op))
+      continue;
+    packed.uses.push_back(&weight);
+    op.setLayout(WeightLayout::TransposedPanels);
+    return true;
+  }
+  return false;
 }
 
 void AssignLayouts::assignVector(func::FuncOp function, OpOperand &vector,
@@ -235,8 +275,7 @@ void AssignLayouts::packInStep(GroupedMatmulOp op, OpOperand &weight,
   auto type = cast<RankedTensorType>(weight.get().getType());
   int64_t n = type.getDimSize(nk ? 1 : 2), k = type.getDimSize(nk ? 2 : 1);
   auto packed = RankedTensorType::get(
-      {type.getDimSize(0), static_cast<int64_t>(llvm::divideCeil(n, width)), k,
-       width},
+      getPanelShape(type.getDimSize(0), n, k, width, hasPairs(op)),
       type.getElementType());
   weight.set(PackOp::create(builder, op.getLoc(), TypeRange(packed),
                             weight.get(), /*outs=*/ValueRange(), op.getLayout())

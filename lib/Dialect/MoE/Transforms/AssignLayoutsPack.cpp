@@ -29,8 +29,10 @@ static SmallVector<int64_t> getPackedSlice(const ParameterShape &shape,
   bool nk = packing.layout == WeightLayout::NK;
   int64_t n = nk ? packing.first.size : packing.second.size;
   int64_t k = nk ? packing.second.size : packing.first.size;
-  return {static_cast<int64_t>(llvm::divideCeil(n, packing.width)), k,
-          packing.width};
+  SmallVector<int64_t> sizes =
+      getPanelShape(/*experts=*/1, n, k, packing.width, packing.pairs);
+  sizes.erase(sizes.begin());
+  return sizes;
 }
 
 RankedTensorType mlir::moe::detail::getPackedType(const ParameterShape &shape,
@@ -73,7 +75,7 @@ DictionaryAttr PackFunctions::getPacking(Location loc, ParamAttr param,
   print(packing.first);
   print(packing.second);
   stream << source << packing.width << static_cast<int>(packing.layout)
-         << param.getTranspose();
+         << packing.pairs         << param.getTranspose();
   auto *it = llvm::find_if(
       entries, [&](const Entry &entry) { return entry.key == key; });
   if (it == entries.end()) {
@@ -121,8 +123,10 @@ static Value packMatrix(OpBuilder &builder, Location loc, Value matrix,
   Value packed = PackOp::create(builder, loc, TypeRange(panelType), stacked,
                                 /*outs=*/ValueRange(), layout)
                      .getResult(0);
-  return tensor::CollapseShapeOp::create(
-      builder, loc, packed, ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
+  SmallVector<ReassociationIndices> groups{{0, 1}};
+  for (int64_t d = 2; d < panelType.getRank(); ++d)
+    groups.push_back({d});
+  return tensor::CollapseShapeOp::create(builder, loc, packed, groups);
 }
 
 func::FuncOp PackFunctions::create(Location loc, ParamAttr param,

@@ -24,10 +24,13 @@ struct Packing {
   WeightLayout layout = WeightLayout::NK;
   /// Columns of a panel; 0: row-major, as in the program.
   int64_t width = 0;
+  /// Whether panels hold pairs of steps.
+  bool pairs = false;
 
   bool operator==(const Packing &other) const {
     return first == other.first && second == other.second &&
-           layout == other.layout && width == other.width;
+           layout == other.layout && width == other.width &&
+           pairs == other.pairs;
   }
 };
 

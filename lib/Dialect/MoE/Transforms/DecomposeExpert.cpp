@@ -133,6 +133,10 @@ void mlir::moe::lowerExpertToLoops(RewriterBase &rewriter, ExpertOp op) {
 // moe.grouped_matmul
 //===----------------------------------------------------------------------===//
 
+static int64_t shapedRank(Value value) {
+  return cast<ShapedType>(value.getType()).getRank();
+}
+
 /// The weight of one expert as `[K, N]`, whatever its layout.
 static Value weightAsKN(DecomposeBuilder &b, GroupedMatmulOp op, Value weights,
                         Value expert) {
@@ -148,15 +152,30 @@ static Value weightAsKN(DecomposeBuilder &b, GroupedMatmulOp op, Value weights,
         ->getResult(0);
   }
   case WeightLayout::Panels:
+  case WeightLayout::TransposedPanels:
     break;
   }
-  Value out = buildHoistedEmpty(
-      b, b.getLoc(), {b.size(weight, 1), b.getIndexAttr(op.getN())}, element);
+  Value out = buildHoistedEmpty(b, b.getLoc(),
+                                {b.size(op.getRows().front(),
+                                        shapedRank(op.getRows().front()) - 1),
+                                 b.getIndexAttr(op.getN())},
+                                element);
+  bool pairs = shapedRank(weight) == 4;
   return b.map({}, out, [&](ValueRange) -> Value {
+    // The indices of the packed `[n, k]`.
     Value k = b.loopIndex(0), n = b.loopIndex(1), width = b.dim(weight, 2);
+    if (op.getLayout() == WeightLayout::TransposedPanels)
+      std::swap(k, n);
     Value panel = arith::DivUIOp::create(b, n, width);
     Value column = arith::RemUIOp::create(b, n, width);
-    return b.extract(weight, {panel, k, column});
+    if (!pairs)
+      return b.extract(weight, {panel, k, column});
+    Value two = b.index(2), one = b.index(1);
+    Value step = arith::DivUIOp::create(b, k, two);
+    Value second = arith::RemUIOp::create(b, k, two);
+    return b.extract(weight,
+                     {panel, step, column,
+                      arith::SubIOp::create(b, one, second).getResult()});
   });
 }
 
@@ -284,18 +303,26 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, PackOp op) {
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   bool nk = op.getLayout() == WeightLayout::NK;
   Value weights = op.getWeights();
-  Value columns = b.dim(weights, nk ? 1 : 2),
+  Value columns = b.dim(weights, nk ? 1 : 2), rows = b.dim(weights, nk ? 2 : 1),
         width = b.index(type.getDimSize(3));
   Value out =
       tensor::EmptyOp::create(b, type.getShape(), type.getElementType());
-  Value result = b.generic("pppp", {}, {{out, {0, 1, 2, 3}}}, [&](ValueRange) {
-    Value e = b.loopIndex(0), k = b.loopIndex(2);
-    Value n = b.add(b.mul(b.loopIndex(1), width), b.loopIndex(3));
-    Value inside = b.compare(arith::CmpIPredicate::ult, n, columns);
-    return b.when(inside, b.real(type.getElementType(), 0), [&] {
-      return Values{
-          b.extract(weights, nk ? ValueRange{e, n, k} : ValueRange{e, k, n})};
-    });
-  })[0];
+  bool pairs = type.getRank() == 5;
+  auto dims = llvm::to_vector(llvm::seq<unsigned>(0, type.getRank()));
+  Value result = b.generic(
+      pairs ? "ppppp" : "pppp", {}, {{out, dims}}, [&](ValueRange) {
+        Value e = b.loopIndex(0), k = b.loopIndex(2);
+        if (pairs) // the later of two steps comes first
+          k = b.add(b.mul(k, b.index(2)),
+                    arith::SubIOp::create(b, b.index(1), b.loopIndex(4)));
+        Value n = b.add(b.mul(b.loopIndex(1), width), b.loopIndex(3));
+        Value inside = arith::AndIOp::create(
+            b, b.compare(arith::CmpIPredicate::ult, n, columns),
+            b.compare(arith::CmpIPredicate::ult, k, rows));
+        return b.when(inside, b.real(type.getElementType(), 0), [&] {
+          return Values{b.extract(weights, nk ? ValueRange{e, n, k}
+                                              : ValueRange{e, k, n})};
+        });
+      })[0];
   rewriter.replaceOp(op, result);
 }

@@ -118,8 +118,12 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     An empty group gives exact zeros. Rows are ragged `[R, ...]` or padded
     `[E, P, ...]`.
 
-    Weights: `nk` `[E, N, K]`, `kn` `[E, K, N]`, or `panels`
-    `[E, ceil(N/w), K, w]` as `moe.pack` makes them (columns beyond N are zero).
+    Weights: `nk` `[E, N, K]`, `kn` `[E, K, N]`, or `panels` as `moe.pack` makes
+    them: `[E, ceil(N/w), K, w]`, or `[E, ceil(N/w), ceil(K/2), w, 2]` where the
+    target has a dot product of pairs (bf16 rows and weights only). With
+    `transposed_panels` the same memory is read the other way round, as a gradient
+    does: the panels are those of `[E, K, N]`, `[E, ceil(K/w), N, w]` or
+    `[E, ceil(K/w), ceil(N/2), w, 2]`; there is one weight then.
 
     **Constraints**
     * grouped_c1: mode `rows` has one row operand and at least one weight, mode
@@ -149,7 +153,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
   let arguments = (ins
     Variadic<MoE_Rows>:$rows,
     MoE_Counts:$sizes,
-    Variadic<MoE_ShapedOf<[F16, BF16, F32, F64], [3, 4]>>:$weights,
+    Variadic<MoE_ShapedOf<[F16, BF16, F32, F64], [3, 4, 5]>>:$weights,
     Variadic<MoE_ShapedOf<[F16, BF16, F32, F64], [2]>>:$bias,
     Optional<MoE_Counts>:$gather,
     Variadic<MoE_ShapedOf<[F16, BF16, F32, F64], [2]>>:$vectors,
@@ -180,6 +184,11 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     /// Columns of the result, and the contracted dimension of mode `rows`.
     int64_t getN();
     int64_t getK();
+    /// Whether the weights are packed, in either direction.
+    bool hasPanels() {
+      return getLayout() == ::mlir::moe::WeightLayout::Panels ||
+             getLayout() == ::mlir::moe::WeightLayout::TransposedPanels;
+    }
     /// f32, or f64 when rows and weights are f64.
     ::mlir::FloatType getAccumulatorType();
   }];
@@ -193,11 +202,15 @@ def MoE_PackOp : MoE_ComputeOp<"pack", [
     From `[E, N, K]` (`nk`) or `[E, K, N]` (`kn`) to `[E, ceil(N/w), K, w]`:
     `result[e, p, k, c] = weights[e][n = p*w + c, k]`, 0 for n >= N. Of a
     parameter it runs once, in the bundle's pack entry; of a computed value, in
-    every step.
+    every step. With a result of rank 5, `[E, ceil(N/w), ceil(K/2), w, 2]`, two
+    steps stand together, the later one first:
+    `result[e, p, s, c, 1 - i] = weights[e][n, 2 s + i]`, 0 beyond K: a dot product
+    of pairs that adds the odd element first then follows increasing k.
 
     **Constraints**
-    * pack_c1: static shapes; the result is `[E, ceil(N/w), K, w]` of the same
-      element type; the layout is `nk` or `kn`.
+    * pack_c1: static shapes; the result is `[E, ceil(N/w), K, w]`, or
+      `[E, ceil(N/w), ceil(K/2), w, 2]`, of the same element type; the layout is
+      `nk` or `kn`.
 
     ```mlir
     %p = moe.pack %w nk : tensor<4x100x8xf32> -> tensor<4x4x8x32xf32>

@@ -50,7 +50,8 @@ def MoE_Distribution : MoE_Enum<"Distribution", "distribution of noise", [
 def MoE_WeightLayout : MoE_Enum<"WeightLayout", "memory order of weights", [
   I32EnumAttrCase<"NK", 0, "nk">,
   I32EnumAttrCase<"KN", 1, "kn">,
-  I32EnumAttrCase<"Panels", 2, "panels">]>;
+  I32EnumAttrCase<"Panels", 2, "panels">,
+  I32EnumAttrCase<"TransposedPanels", 3, "transposed_panels">]>;
 
 def MoE_RowClass : MoE_Enum<"RowClass", "how many rows a variant is made for", [
   I32EnumAttrCase<"Decode", 0, "decode">,

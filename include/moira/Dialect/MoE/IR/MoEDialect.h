@@ -40,6 +40,9 @@ inline constexpr llvm::StringLiteral kParamAttrName = "moe.param";
 /// many tensors of the checkpoint it is made of), `source` (the type of one of
 /// them) and `function` (the symbol that packs one).
 inline constexpr llvm::StringLiteral kPackingAttrName = "moe.packing";
+/// Numerics class of a function's code (StringAttr), where it is not that of
+/// plain chains of fused multiply-adds; the manifest names it.
+inline constexpr llvm::StringLiteral kNumericsAttrName = "moe.numerics";
 
 /// Returns whether `op` stands in buffer form: it writes `outs` and has no
 /// tensor results.
@@ -48,6 +51,11 @@ bool hasBufferForm(Operation *op);
 /// Returns the type of destination `i` of a compute op: that of result `i` in
 /// tensor form, of `outs[i]` in buffer form; null when there is none.
 ShapedType getDestinationType(Operation *op, ValueRange outs, unsigned i);
+
+/// Returns the shape of the panels of `[experts, n, k]`: [E, ceil(N/w), K, w],
+/// or [E, ceil(N/w), ceil(K/2), w, 2] for pairs. Dynamic dims stay dynamic.
+SmallVector<int64_t> getPanelShape(int64_t experts, int64_t n, int64_t k,
+                                   int64_t width, bool pairs);
 
 /// Replaces a gate in tensor form whose K is more than E by one with K = E,
 /// with a warning; the choices from E on are unused. Fails on other gates.

@@ -124,6 +124,10 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     for f64), at least 16 columns (8 for f64), and no more than the next power of
     two of N.
 
+    With `pairs` panels of bf16 weights that meet bf16 rows hold pairs of steps. A
+    weight that some products read as `nk` and another as `kn` (its gradient) is
+    packed once; the other reads `transposed_panels`.
+
     A weight that is a parameter, or a slice of one, is packed when the parameter
     is loaded: the argument gets the packed type and the attribute `moe.packing`, a
     dictionary of `logical` (its type in the program), `slices` and `source` (how
@@ -158,7 +162,9 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"panelWidth", "panel-width", "int64_t", "64",
-           "columns of a panel, over all weights of a kernel">];
+           "columns of a panel, over all weights of a kernel">,
+    Option<"pairs", "pairs", "bool", "false",
+           "pack bf16 in pairs of steps, for a target with a dot product">];
   let statistics = [
     Statistic<"numParameters", "num-parameters", "parameters packed at loading">,
     Statistic<"numStepPacks", "num-step-packs", "weights packed in every step">];

@@ -1,0 +1,174 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "BlockedProduct.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+/// Steps of a block by the number of row tiles: small blocks spread the panel's
+/// stream over the tiles, large ones amortise the accumulators.
+static constexpr int64_t kFewTiles = 4, kFewTilesBlock = 64;
+static constexpr int64_t kSomeTiles = 16, kSomeTilesBlock = 128;
+static constexpr int64_t kManyTilesBlock = 512;
+
+/// Elements between staged rows beyond their own: rows that are a multiple of
+/// 4 KiB apart would share the sets of the first cache.
+static constexpr int64_t kStagePadding = 16;
+
+/// How far ahead a single tile prefetches its own stream.
+static constexpr int64_t kStreamAheadBytes = 4096;
+
+BlockedProduct::BlockedProduct(const TileFormat &format, int64_t steps,
+                               int64_t rowBlock, int64_t panelRange)
+    : format(format), steps(steps), rowBlock(rowBlock), panelRange(panelRange) {
+}
+
+/// The stage holds a longest block of a full row block, or fewer rows with more
+/// steps: half of a second-level cache of 1 MiB.
+int64_t BlockedProduct::stageElements() const {
+  static constexpr int64_t rows = 192;
+  int64_t most = rows * (kManyTilesBlock + kStagePadding);
+  if (ShapedType::isDynamic(steps))
+    return most;
+  return std::min(most, rowBlock * (steps + kStagePadding));
+}
+
+void BlockedProduct::emitScratch(LoopBuilder &b) {
+  auto scratch = [&](Type element, int64_t size) {
+    auto type = MemRefType::get({size}, element);
+    Value memref =
+        b.make<memref::AllocaOp>(type, b.builder.getI64IntegerAttr(64));
+    return flatten(b, memref);
+  };
+  stage = scratch(format.stageElement(), stageElements());
+  bool isWhole = !ShapedType::isDynamic(steps) &&
+                 rowBlock * (steps + kStagePadding) <= stageElements();
+  sums = scratch(format.accumulator,
+                 rowBlock * format.rowSums() * (isWhole ? 1 : panelRange));
+}
+
+/// A loop whose step is a value.
+static void loopBy(LoopBuilder &b, Value end, Value step,
+                   function_ref<void(Value)> body) {
+  auto op = scf::ForOp::create(b.builder, b.loc, b.index(0), end, step);
+  OpBuilder::InsertionGuard guard(b.builder);
+  b.builder.setInsertionPoint(op.getBody()->getTerminator());
+  body(op.getInductionVar());
+}
+
+void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
+  Value one = b.index(1);
+  Value tiles =
+      b.make<arith::CeilDivUIOp>(item.rows, b.index(format.rows));
+  auto atMost = [&](int64_t count) {
+    return b.compare(arith::CmpIPredicate::ule, tiles, b.index(count));
+  };
+  // No steps at all: one empty part, so that the sums are written.
+  Value all = b.maximum(item.steps, one);
+  block = b.select(atMost(kSomeTiles), b.index(kSomeTilesBlock),
+                   b.index(kManyTilesBlock));
+  block = b.select(atMost(kFewTiles), b.index(kFewTilesBlock), block);
+  Value room = b.sub(b.div(b.index(stageElements()), item.rows),
+                     b.index(kStagePadding));
+  Value isWhole = b.compare(arith::CmpIPredicate::ule, all, room);
+  part = b.select(isWhole, all, b.mul(b.div(room, block), block));
+  isSingle = atMost(1);
+  block = b.select(isSingle, part, b.minimum(block, part));
+  stride = b.add(part, b.index(kStagePadding));
+  loopBy(b, all, part, [&](Value begin) {
+    StepRange range{begin, b.minimum(part, b.sub(item.steps, begin))};
+    stageRows(range, {stage, stride});
+    b.loop(item.begin, item.end, [&](Value panel) {
+      emitPanel(b, op, item, panel, range);
+    });
+  });
+}
+
+void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
+                                    TileCall &call, Value panel,
+                                    StepRange range, Value done) {
+  if (!item.next) {
+    call.ahead = call.panels;
+    call.aheadOffset = call.panelOffset;
+    call.aheadChunks = b.index(0);
+    return;
+  }
+  Value next = item.next->offset;
+  auto prefer = [&](Value other, arith::CmpIPredicate predicate, Value lhs,
+                    Value rhs, Value otherwise) {
+    return b.select(b.compare(predicate, lhs, rhs), other, otherwise);
+  };
+  auto place = [&](Value panel, Value begin) {
+    return findPanel(panel, {begin, range.steps}).offset;
+  };
+  Value after = b.add(range.begin, part), nextPanel = b.add(panel, b.index(1));
+  next = prefer(place(item.begin, after), arith::CmpIPredicate::ult, after,
+                item.steps, next);
+  next = prefer(place(nextPanel, range.begin), arith::CmpIPredicate::ult,
+                nextPanel, item.end, next);
+  Value end = b.add(done, call.steps);
+  next = prefer(
+      b.add(call.panelOffset,
+            b.mul(call.steps, b.index(format.stepElements()))),
+      arith::CmpIPredicate::ult, end, range.steps, next);
+  // A single tile reads memory itself and stays a little ahead of itself.
+  int64_t bytes = format.element.getWidth() / 8;
+  Value stream = b.add(call.panelOffset, b.index(kStreamAheadBytes / bytes));
+  call.ahead = item.next->memrefs;
+  call.aheadOffset = b.select(isSingle, stream, next);
+  int64_t stepBytes = format.stepBytes();
+  call.aheadChunks =
+      b.make<arith::CeilDivUIOp>(b.mul(call.steps, b.index(stepBytes)),
+                                 b.index(kPrefetchBytes));
+}
+
+void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
+                               Value panel, StepRange range) {
+  Value zero = b.index(0);
+  Value slot = b.select(b.compare(arith::CmpIPredicate::ult, part, item.steps),
+                        b.sub(panel, item.begin), zero);
+  Value offset = b.mul(slot, b.mul(item.rows, b.index(format.rowSums())));
+  Value isFirst = b.compare(arith::CmpIPredicate::eq, range.begin, zero);
+  if (startSums)
+    b.when(isFirst, [&] { startSums(panel, sums, offset); });
+  PanelPlace place = findPanel(panel, range);
+  loopBy(b, b.maximum(range.steps, b.index(1)), block, [&](Value done) {
+    TileCall call;
+    call.stage = stage;
+    call.stageOffset = done;
+    call.stride = stride;
+    call.rows = item.rows;
+    call.panels = place.memrefs;
+    call.panelOffset =
+        b.add(place.offset, b.mul(done, b.index(format.stepElements())));
+    call.steps = b.minimum(block, b.sub(range.steps, done));
+    call.sums = sums;
+    call.sumsOffset = offset;
+    call.fresh =
+        startSums
+            ? b.integer(b.builder.getI1Type(), 0)
+            : b.compare(arith::CmpIPredicate::eq, b.add(range.begin, done),
+                        zero);
+    choosePrefetch(b, item, call, panel, range, done);
+    emitTileCall(b, op, format, call);
+  });
+  Value isLast = b.compare(arith::CmpIPredicate::uge,
+                           b.add(range.begin, range.steps), item.steps);
+  b.when(isLast, [&] { finishSums(panel, sums, offset); });
+  if (!item.next)
+    return;
+  // The stream of a single tile ends here; the next item's begins elsewhere.
+  Value isEnd = b.make<arith::AndIOp>(
+      isLast, b.compare(arith::CmpIPredicate::eq,
+                        b.add(panel, b.index(1)), item.end));
+  b.when(b.make<arith::AndIOp>(isEnd, isSingle), [&] {
+    emitPrefetches(b, item.next->memrefs, item.next->offset, zero,
+                   b.index(kStreamAheadBytes / kPrefetchBytes));
+  });
+}

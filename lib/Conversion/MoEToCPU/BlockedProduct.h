@@ -1,0 +1,80 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One work item of a grouped product: a block of rows times a range of panels.
+// Decides the blocks of the contraction and the order of work; where the
+// factors come from and what becomes of the sums is its user's.
+
+#ifndef MOIRA_LIB_CONVERSION_MOETOCPU_BLOCKEDPRODUCT_H
+#define MOIRA_LIB_CONVERSION_MOETOCPU_BLOCKEDPRODUCT_H
+
+#include "TileKernel.h"
+
+namespace mlir::moe::detail {
+
+/// A part of the contraction. All of index type.
+struct StepRange {
+  Value begin, steps;
+};
+
+/// Where staged rows go: row r at `r * stride`.
+struct StagePlace {
+  Value memref, stride;
+};
+
+/// Where a panel's steps are: the first at `offset`, in each of `memrefs`.
+struct PanelPlace {
+  SmallVector<Value> memrefs;
+  Value offset;
+};
+
+class BlockedProduct {
+public:
+  /// `steps`: of the whole contraction, or kDynamic.
+  BlockedProduct(const TileFormat &format, int64_t steps, int64_t rowBlock,
+                 int64_t panelRange);
+
+  /// Writes the item's rows of a part of the contraction to the stage.
+  std::function<void(StepRange, StagePlace)> stageRows;
+  /// Finds, or makes, the steps of a panel.
+  std::function<PanelPlace(Value panel, StepRange)> findPanel;
+  /// Writes the start of every chain of a panel to `sums` from `offset` on;
+  /// null: 0.
+  std::function<void(Value panel, Value sums, Value offset)> startSums;
+  /// Uses the sums of a panel.
+  std::function<void(Value panel, Value sums, Value offset)> finishSums;
+
+  /// What one item does. All of index type.
+  struct Item {
+    /// At least 1 and at most the row block.
+    Value rows;
+    /// Panels `begin` to `end - 1`, at most the range.
+    Value begin, end;
+    /// Steps of the contraction.
+    Value steps;
+    /// What the next item reads first; null: nothing is prefetched.
+    std::optional<PanelPlace> next;
+  };
+
+  /// Emits memory that items use, at the top of a parallel body.
+  void emitScratch(LoopBuilder &b);
+  void emit(LoopBuilder &b, Operation *op, const Item &item);
+
+private:
+  void emitPanel(LoopBuilder &b, Operation *op, const Item &item, Value panel,
+                 StepRange part);
+  void choosePrefetch(LoopBuilder &b, const Item &item, TileCall &call,
+                      Value panel, StepRange part, Value done);
+  int64_t stageElements() const;
+
+  TileFormat format;
+  int64_t steps, rowBlock, panelRange;
+  Value stage, sums;
+  /// Of the item being emitted: number of tiles, steps of a block and of a
+  /// staged part, distance of staged rows.
+  Value isSingle, block, part, stride;
+};
+
+} // namespace mlir::moe::detail
+
+#endif // MOIRA_LIB_CONVERSION_MOETOCPU_BLOCKEDPRODUCT_H

@@ -1,0 +1,49 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From the sums of a block of rows and a panel to the result.
+
+#ifndef MOIRA_LIB_CONVERSION_MOETOCPU_EPILOGUE_H
+#define MOIRA_LIB_CONVERSION_MOETOCPU_EPILOGUE_H
+
+#include "Groups.h"
+#include "TileKernel.h"
+
+namespace mlir::moe::detail {
+
+/// Starts and finishes the sums of a grouped matmul in mode rows. Sums are laid
+/// out as in a TileCall.
+class Epilogue {
+public:
+  Epilogue(GroupedMatmulOp op, const FlatOperands &flat,
+           const TileFormat &format)
+      : op(op), flat(flat), format(format) {}
+
+  /// Writes the bias of `expert`, from column `column` of the result on, to the
+  /// sums of `rows` rows.
+  void emitStart(LoopBuilder &b, Value expert, Value column, Value rows,
+                 Value sums, Value offset);
+  /// Applies the op's epilogue and stores the block's rows.
+  void emit(LoopBuilder &b, const RowBlock &block, Value column, Value sums,
+            Value offset);
+
+private:
+  void emitRows(LoopBuilder &b, const RowBlock &block, Value column, Value sums,
+                Value offset, bool masked);
+  /// The lanes of a vector at `column` that the result has.
+  Value emitMask(LoopBuilder &b, Value column);
+  Value load(LoopBuilder &b, Value memref, Value leading, Value column,
+             Value mask);
+  void store(LoopBuilder &b, Value value, Value row, Value column, Value mask);
+
+  GroupedMatmulOp op;
+  const FlatOperands &flat;
+  const TileFormat &format;
+};
+
+/// The row of the op's rows that row `row` of the product reads.
+Value emitSourceRow(LoopBuilder &b, GroupedMatmulOp op, Value row);
+
+} // namespace mlir::moe::detail
+
+#endif // MOIRA_LIB_CONVERSION_MOETOCPU_EPILOGUE_H
