@@ -115,6 +115,7 @@ static void buildTarget(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(moe::createMarkPartsPass());
   moe::ConvertMoEToCPUPassOptions cpu;
   cpu.vectorBits = options.vectorBits;
+  cpu.dotBF16 = options.dotBF16 && !options.oracle;
   cpu.vectorRegisters = options.vectorBits >= 512 ? 32 : 16;
   manager.addPass(moe::createConvertMoEToCPUPass(cpu));
   manager.addPass(moe::createLowerCopiesPass());

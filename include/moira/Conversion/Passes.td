@@ -39,7 +39,9 @@ def ConvertMoEToCPUPass : Pass<"convert-moe-to-cpu", "::mlir::ModuleOp"> {
     Option<"vectorBits", "vector-bits", "unsigned", "512",
            "width of the target's vector registers in bits">,
     Option<"vectorRegisters", "vector-registers", "unsigned", "32",
-           "number of the target's vector registers">];
+           "number of the target's vector registers">,
+    Option<"dotBF16", "dot-bf16", "bool", "false",
+           "the target has a dot product of pairs of bf16">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::LLVM::LLVMDialect",

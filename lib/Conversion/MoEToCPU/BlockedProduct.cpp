@@ -39,18 +39,23 @@ int64_t BlockedProduct::stageElements() const {
   return std::min(most, rowBlock * (steps + kStagePadding));
 }
 
+static Value emitAlloca(LoopBuilder &b, Type element, int64_t size) {
+  auto type = MemRefType::get({size}, element);
+  return flatten(
+      b, b.make<memref::AllocaOp>(type, b.builder.getI64IntegerAttr(64)));
+}
+
+Value BlockedProduct::emitPanelScratch(LoopBuilder &b) {
+  return emitAlloca(b, format.element, kMadeSteps * format.stepElements());
+}
+
 void BlockedProduct::emitScratch(LoopBuilder &b) {
-  auto scratch = [&](Type element, int64_t size) {
-    auto type = MemRefType::get({size}, element);
-    Value memref =
-        b.make<memref::AllocaOp>(type, b.builder.getI64IntegerAttr(64));
-    return flatten(b, memref);
-  };
-  stage = scratch(format.stageElement(), stageElements());
-  bool isWhole = !ShapedType::isDynamic(steps) &&
+  stage = emitAlloca(b, format.stageElement(), stageElements());
+  bool isWhole = !(makesPanels && steps > kMadeSteps) &&
+                 !ShapedType::isDynamic(steps) &&
                  rowBlock * (steps + kStagePadding) <= stageElements();
-  sums = scratch(format.accumulator,
-                 rowBlock * format.rowSums() * (isWhole ? 1 : panelRange));
+  sums = emitAlloca(b, format.accumulator,
+                    rowBlock * format.rowSums() * (isWhole ? 1 : panelRange));
 }
 
 /// A loop whose step is a value.
@@ -64,8 +69,7 @@ static void loopBy(LoopBuilder &b, Value end, Value step,
 
 void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   Value one = b.index(1);
-  Value tiles =
-      b.make<arith::CeilDivUIOp>(item.rows, b.index(format.rows));
+  Value tiles = b.make<arith::CeilDivUIOp>(item.rows, b.index(format.rows));
   auto atMost = [&](int64_t count) {
     return b.compare(arith::CmpIPredicate::ule, tiles, b.index(count));
   };
@@ -74,8 +78,10 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   block = b.select(atMost(kSomeTiles), b.index(kSomeTilesBlock),
                    b.index(kManyTilesBlock));
   block = b.select(atMost(kFewTiles), b.index(kFewTilesBlock), block);
-  Value room = b.sub(b.div(b.index(stageElements()), item.rows),
-                     b.index(kStagePadding));
+  Value room =
+      b.sub(b.div(b.index(stageElements()), item.rows), b.index(kStagePadding));
+  if (makesPanels)
+    room = b.minimum(room, b.index(kMadeSteps));
   Value isWhole = b.compare(arith::CmpIPredicate::ule, all, room);
   part = b.select(isWhole, all, b.mul(b.div(room, block), block));
   isSingle = atMost(1);
@@ -84,9 +90,8 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   loopBy(b, all, part, [&](Value begin) {
     StepRange range{begin, b.minimum(part, b.sub(item.steps, begin))};
     stageRows(range, {stage, stride});
-    b.loop(item.begin, item.end, [&](Value panel) {
-      emitPanel(b, op, item, panel, range);
-    });
+    b.loop(item.begin, item.end,
+           [&](Value panel) { emitPanel(b, op, item, panel, range); });
   });
 }
 
@@ -113,19 +118,17 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
   next = prefer(place(nextPanel, range.begin), arith::CmpIPredicate::ult,
                 nextPanel, item.end, next);
   Value end = b.add(done, call.steps);
-  next = prefer(
-      b.add(call.panelOffset,
-            b.mul(call.steps, b.index(format.stepElements()))),
-      arith::CmpIPredicate::ult, end, range.steps, next);
+  next = prefer(b.add(call.panelOffset,
+                      b.mul(call.steps, b.index(format.stepElements()))),
+                arith::CmpIPredicate::ult, end, range.steps, next);
   // A single tile reads memory itself and stays a little ahead of itself.
   int64_t bytes = format.element.getWidth() / 8;
   Value stream = b.add(call.panelOffset, b.index(kStreamAheadBytes / bytes));
   call.ahead = item.next->memrefs;
   call.aheadOffset = b.select(isSingle, stream, next);
   int64_t stepBytes = format.stepBytes();
-  call.aheadChunks =
-      b.make<arith::CeilDivUIOp>(b.mul(call.steps, b.index(stepBytes)),
-                                 b.index(kPrefetchBytes));
+  call.aheadChunks = b.make<arith::CeilDivUIOp>(
+      b.mul(call.steps, b.index(stepBytes)), b.index(kPrefetchBytes));
 }
 
 void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
@@ -150,11 +153,9 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
     call.steps = b.minimum(block, b.sub(range.steps, done));
     call.sums = sums;
     call.sumsOffset = offset;
-    call.fresh =
-        startSums
-            ? b.integer(b.builder.getI1Type(), 0)
-            : b.compare(arith::CmpIPredicate::eq, b.add(range.begin, done),
-                        zero);
+    call.fresh = startSums ? b.integer(b.builder.getI1Type(), 0)
+                           : b.compare(arith::CmpIPredicate::eq,
+                                       b.add(range.begin, done), zero);
     choosePrefetch(b, item, call, panel, range, done);
     emitTileCall(b, op, format, call);
   });
@@ -165,8 +166,8 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
     return;
   // The stream of a single tile ends here; the next item's begins elsewhere.
   Value isEnd = b.make<arith::AndIOp>(
-      isLast, b.compare(arith::CmpIPredicate::eq,
-                        b.add(panel, b.index(1)), item.end));
+      isLast,
+      b.compare(arith::CmpIPredicate::eq, b.add(panel, b.index(1)), item.end));
   b.when(b.make<arith::AndIOp>(isEnd, isSingle), [&] {
     emitPrefetches(b, item.next->memrefs, item.next->offset, zero,
                    b.index(kStreamAheadBytes / kPrefetchBytes));

@@ -34,6 +34,11 @@ public:
   BlockedProduct(const TileFormat &format, int64_t steps, int64_t rowBlock,
                  int64_t panelRange);
 
+  /// Longest part where panels are made rather than found.
+  static constexpr int64_t kMadeSteps = 512;
+  /// Whether `findPanel` makes a copy, of at most `kMadeSteps` steps.
+  bool makesPanels = false;
+
   /// Writes the item's rows of a part of the contraction to the stage.
   std::function<void(StepRange, StagePlace)> stageRows;
   /// Finds, or makes, the steps of a panel.
@@ -58,6 +63,8 @@ public:
 
   /// Emits memory that items use, at the top of a parallel body.
   void emitScratch(LoopBuilder &b);
+  /// Emits memory for a panel that `findPanel` makes.
+  Value emitPanelScratch(LoopBuilder &b);
   void emit(LoopBuilder &b, Operation *op, const Item &item);
 
 private:

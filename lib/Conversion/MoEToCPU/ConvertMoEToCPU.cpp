@@ -33,7 +33,8 @@ struct ConvertMoEToCPU
 void ConvertMoEToCPU::runOnOperation() {
   RewritePatternSet patterns(&getContext());
   populateRoutingToLoopsPatterns(patterns);
-  populateGroupedMatmulToCPUPatterns(patterns, {vectorBits, vectorRegisters});
+  populateGroupedMatmulToCPUPatterns(patterns,
+                                     {vectorBits, vectorRegisters, dotBF16});
   // The patterns create no moe ops, so one walk is enough.
   walkAndApplyPatterns(getOperation(), std::move(patterns));
 

@@ -27,8 +27,8 @@ Value Epilogue::emitMask(LoopBuilder &b, Value column) {
 
 Value Epilogue::load(LoopBuilder &b, Value memref, Value leading, Value column,
                      Value mask) {
-  auto type = VectorType::get({format.lanes},
-                              getElementTypeOrSelf(memref.getType()));
+  auto type =
+      VectorType::get({format.lanes}, getElementTypeOrSelf(memref.getType()));
   SmallVector<Value> indices{leading, column};
   if (!mask)
     return b.make<vector::LoadOp>(type, memref, indices);
@@ -51,8 +51,8 @@ void Epilogue::store(LoopBuilder &b, Value value, Value row, Value column,
   };
   if (op.getN() % format.lanes != 1)
     return storeMasked();
-  Value isSingle = b.compare(arith::CmpIPredicate::eq, column,
-                             b.index(op.getN() - 1));
+  Value isSingle =
+      b.compare(arith::CmpIPredicate::eq, column, b.index(op.getN() - 1));
   b.when(
       isSingle,
       [&] {
@@ -73,8 +73,7 @@ void Epilogue::emitStart(LoopBuilder &b, Value expert, Value column, Value rows,
         for (auto [w, bias] : llvm::enumerate(op.getBias())) {
           Value start =
               b.toReal(format.accumulator, load(b, bias, expert, at, mask));
-          Value place =
-              b.add(b.add(offset, b.index(w * format.width)), c);
+          Value place = b.add(b.add(offset, b.index(w * format.width)), c);
           b.loop(b.index(0), rows, [&](Value r) {
             Value to = b.add(place, b.mul(r, b.index(format.rowSums())));
             vector::StoreOp::create(b.builder, b.loc, start, sums,
@@ -93,8 +92,8 @@ static Value vectorizeEpilogue(LoopBuilder &b, Block &block,
   for (Operation &op : block.without_terminator()) {
     if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
       auto type = VectorType::get({lanes}, constant.getType());
-      mapping.map(constant.getResult(),
-                  b.constant(DenseElementsAttr::get(type, constant.getValue())));
+      mapping.map(constant.getResult(), b.constant(DenseElementsAttr::get(
+                                            type, constant.getValue())));
       continue;
     }
     OperationState state(op.getLoc(), op.getName());
@@ -149,9 +148,8 @@ void Epilogue::emit(LoopBuilder &b, const RowBlock &block, Value column,
     return emitRows(b, block, column, sums, offset, /*masked=*/false);
   if (n < format.width)
     return emitRows(b, block, column, sums, offset, /*masked=*/true);
-  Value inside =
-      b.compare(arith::CmpIPredicate::ule, b.add(column, b.index(format.width)),
-                b.index(n));
+  Value inside = b.compare(arith::CmpIPredicate::ule,
+                           b.add(column, b.index(format.width)), b.index(n));
   b.when(
       inside,
       [&] { emitRows(b, block, column, sums, offset, /*masked=*/false); },

@@ -4,6 +4,8 @@
 // Grouped matmuls that are not packed: weights in nk or kn, and the contraction
 // over ragged rows. Plain loops, one chain per element.
 
+#include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
+
 #include "Groups.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -230,6 +232,14 @@ struct ContractionToLoops : public OpRewritePattern<GroupedMatmulOp> {
 };
 
 } // namespace
+
+void mlir::moe::populateGroupedMatmulToCPUPatterns(
+    RewritePatternSet &patterns, const CPUTileOptions &options) {
+  populatePanelsToTilesPatterns(patterns, options);
+  populateTransposedToTilesPatterns(patterns, options);
+  populateContractionToTilesPatterns(patterns, options);
+  populateUnpackedToLoopsPatterns(patterns);
+}
 
 void mlir::moe::populateUnpackedToLoopsPatterns(RewritePatternSet &patterns) {
   patterns.add<UnpackedToLoops, ContractionToLoops>(patterns.getContext());

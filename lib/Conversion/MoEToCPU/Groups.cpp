@@ -7,6 +7,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;
 using namespace mlir::moe;
@@ -24,6 +25,11 @@ Value mlir::moe::collapseRows(ImplicitLocOpBuilder &b, Value memref,
   for (int64_t d = 2; d < type.getRank(); ++d)
     groups.push_back({d});
   return memref::CollapseShapeOp::create(b, memref, groups);
+}
+
+void mlir::moe::recordNumerics(GroupedMatmulOp op) {
+  op->getParentOfType<FunctionOpInterface>()->setAttr(
+      kNumericsAttrName, StringAttr::get(op.getContext(), "cpu-dot-bf16"));
 }
 
 FlatOperands mlir::moe::flattenOperands(ImplicitLocOpBuilder &b,
@@ -115,14 +121,15 @@ RowBlock mlir::moe::emitRowBlock(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
   Value number = arith::SubIOp::create(
       b, index, memref::LoadOp::create(b, blocks.begin, block.expert));
   Value size = loadSize(b, op, block.expert);
-  Value count = arith::CeilDivUIOp::create(b, size,
-                                           constantIndex(b, blocks.rowBlock));
+  Value count =
+      arith::CeilDivUIOp::create(b, size, constantIndex(b, blocks.rowBlock));
   Value base = arith::DivUIOp::create(b, size, count);
   Value longer = arith::RemUIOp::create(b, size, count);
-  Value start = arith::AddIOp::create(b, arith::MulIOp::create(b, number, base),
-                                      arith::MinUIOp::create(b, number, longer));
-  Value hasMore = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number,
-                                        longer);
+  Value start =
+      arith::AddIOp::create(b, arith::MulIOp::create(b, number, base),
+                            arith::MinUIOp::create(b, number, longer));
+  Value hasMore =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ult, number, longer);
   block.rows = arith::AddIOp::create(
       b, base, arith::IndexCastUIOp::create(b, b.getIndexType(), hasMore));
   block.first = arith::AddIOp::create(

@@ -54,7 +54,20 @@ FlatOperands flattenOperands(ImplicitLocOpBuilder &b, GroupedMatmulOp op);
 /// `memref` [E, P, ...] as [E*P, ...] when `padded`, else itself.
 Value collapseRows(ImplicitLocOpBuilder &b, Value memref, bool padded);
 
-/// Adds the patterns for what is not packed.
+/// Notes that the function around `op` uses the dot product of pairs, whose
+/// results are those of fused multiply-adds but for denormal numbers.
+void recordNumerics(GroupedMatmulOp op);
+
+struct CPUTileOptions;
+
+/// The patterns of `populateGroupedMatmulToCPUPatterns`: both directions of
+/// panels, the contraction over rows, and what is left.
+void populatePanelsToTilesPatterns(RewritePatternSet &patterns,
+                                   const CPUTileOptions &options);
+void populateTransposedToTilesPatterns(RewritePatternSet &patterns,
+                                       const CPUTileOptions &options);
+void populateContractionToTilesPatterns(RewritePatternSet &patterns,
+                                        const CPUTileOptions &options);
 void populateUnpackedToLoopsPatterns(RewritePatternSet &patterns);
 
 } // namespace mlir::moe

@@ -12,8 +12,8 @@ using namespace mlir::moe::detail;
 
 namespace {
 /// One panel: `out[expert, panel, k, c] = weights[expert][first + c, k]` for
-/// c < valid, and 0 for the columns behind; for pairs `out[expert, panel, k / 2,
-/// c, 1 - k % 2]`, with 0 for an odd K's last.
+/// c < valid, and 0 for the columns behind; for pairs `out[expert, panel, k /
+/// 2, c, 1 - k % 2]`, with 0 for an odd K's last.
 struct Panel {
   Value weights, out, expert, panel, first, valid;
   int64_t K, width;
@@ -23,8 +23,7 @@ struct Panel {
     if (!pairs)
       return {expert, panel, k, c};
     Value second = b.make<arith::RemUIOp>(k, b.index(2));
-    return {expert, panel, b.div(k, b.index(2)), c,
-            b.sub(b.index(1), second)};
+    return {expert, panel, b.div(k, b.index(2)), c, b.sub(b.index(1), second)};
   }
 };
 } // namespace
@@ -60,8 +59,7 @@ static void packRows(LoopBuilder &b, const Panel &p) {
     b.loop(b.index(0), p.valid, [&](Value c) {
       Value n = b.add(p.first, c);
       b.loop(from, to, [&](Value k) {
-        b.store(b.load(p.weights, {p.expert, n, k}), p.out,
-                p.place(b, k, c));
+        b.store(b.load(p.weights, {p.expert, n, k}), p.out, p.place(b, k, c));
       });
     });
     if (!isFull(b, p))

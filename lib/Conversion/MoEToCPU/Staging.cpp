@@ -12,12 +12,12 @@ using namespace mlir::moe::detail;
 /// A word of a pair: the first index in the high half.
 static Value makeWord(LoopBuilder &b, Type word, Value first, Value second) {
   auto bits = [&](Value real) {
-    Type narrow = b.builder.getIntegerType(real.getType().getIntOrFloatBitWidth());
+    Type narrow =
+        b.builder.getIntegerType(real.getType().getIntOrFloatBitWidth());
     return b.make<arith::ExtUIOp>(word, b.make<arith::BitcastOp>(narrow, real));
   };
   int64_t half = word.getIntOrFloatBitWidth() / 2;
-  Value high =
-      b.make<arith::ShLIOp>(bits(first), b.integer(word, half));
+  Value high = b.make<arith::ShLIOp>(bits(first), b.integer(word, half));
   return b.make<arith::OrIOp>(high, bits(second));
 }
 
@@ -47,12 +47,12 @@ void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
   whole = b.mul(b.div(whole, b.index(lanes)), b.index(lanes));
   auto stageVector = [&](Value row, Value to, Value step) {
     Value at = b.mul(b.add(range.begin, step), b.index(factors));
-    Value value = b.make<vector::LoadOp>(
-        VectorType::get({lanes * factors}, element), source,
-        ValueRange{row, at});
+    Value value =
+        b.make<vector::LoadOp>(VectorType::get({lanes * factors}, element),
+                               source, ValueRange{row, at});
     if (format.pairs)
-      value = swapHalves(b, b.make<vector::BitCastOp>(
-                                VectorType::get({lanes}, word), value));
+      value = swapHalves(
+          b, b.make<vector::BitCastOp>(VectorType::get({lanes}, word), value));
     else
       value = b.toReal(format.accumulator, value);
     vector::StoreOp::create(b.builder, b.loc, value, place.memref,
@@ -82,4 +82,212 @@ void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
       b.loop(whole, range.steps,
              [&](Value step) { stageScalar(row, to, step); });
   });
+}
+
+//===----------------------------------------------------------------------===//
+// Transposes
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> mlir::moe::detail::emitTranspose(LoopBuilder &b,
+                                                    SmallVector<Value> rows) {
+  int64_t size = rows.size();
+  // Exchanges blocks across the diagonal, of half the size each time.
+  for (int64_t distance = size / 2; distance > 0; distance /= 2) {
+    SmallVector<int64_t> upper, lower;
+    for (int64_t lane = 0; lane < size; ++lane) {
+      bool isRight = lane & distance;
+      upper.push_back(isRight ? size + lane - distance : lane);
+      lower.push_back(isRight ? size + lane : lane + distance);
+    }
+    for (int64_t i = 0; i < size; ++i) {
+      if (i & distance)
+        continue;
+      Value first = rows[i], second = rows[i + distance];
+      rows[i] = b.make<vector::ShuffleOp>(first, second, upper);
+      rows[i + distance] = b.make<vector::ShuffleOp>(first, second, lower);
+    }
+  }
+  return rows;
+}
+
+/// `lanes` elements of a row of a matrix, 0 beyond its columns. `part`: the
+/// columns are read in whole parts of so many.
+static Value loadRow(LoopBuilder &b, Value source, Value row, Value column,
+                     int64_t lanes, int64_t part) {
+  auto type = cast<MemRefType>(source.getType());
+  auto vector = VectorType::get({lanes}, type.getElementType());
+  if (type.getDimSize(1) % part == 0)
+    return b.make<vector::LoadOp>(vector, source, ValueRange{row, column});
+  Value left =
+      b.maximum(b.sub(b.index(type.getDimSize(1)), column), b.index(0));
+  Value mask = b.make<vector::CreateMaskOp>(
+      VectorType::get({lanes}, b.builder.getI1Type()), left);
+  Value zero = b.constant(cast<TypedAttr>(b.builder.getZeroAttr(vector)));
+  return b.make<vector::MaskedLoadOp>(vector, source, ValueRange{row, column},
+                                      mask, zero);
+}
+
+/// Integers of 32 bits that hold the 16 bits of each lane, below or above.
+static Value toHalves(LoopBuilder &b, Value narrow, bool high) {
+  auto type = cast<VectorType>(narrow.getType());
+  Type half = b.builder.getIntegerType(type.getElementTypeBitWidth());
+  Type word = b.builder.getIntegerType(2 * type.getElementTypeBitWidth());
+  Value bits = b.make<vector::BitCastOp>(type.clone(half), narrow);
+  Value wide = b.make<arith::ExtUIOp>(type.clone(word), bits);
+  if (!high)
+    return wide;
+  return b.make<arith::ShLIOp>(
+      wide, b.constant(DenseElementsAttr::get(
+                type.clone(word), b.builder.getIntegerAttr(
+                                      word, type.getElementTypeBitWidth()))));
+}
+
+/// One step of a block of a matrix: a row widened, or two rows as pairs.
+static Value loadStep(LoopBuilder &b, const TileFormat &format,
+                      const MatrixBlock &block, Value step, Value column,
+                      int64_t part) {
+  Value last = b.sub(block.rows, b.index(1));
+  auto load = [&](Value row) {
+    // Rows beyond the last are read, by the vectors of a transpose, but not
+    // used.
+    Value at = b.add(block.row, b.minimum(row, last));
+    return loadRow(b, block.source, at, column, format.lanes, part);
+  };
+  if (!format.pairs)
+    return b.toReal(format.accumulator, load(step));
+  Value first = b.mul(step, b.index(2)), second = b.add(first, b.index(1));
+  Value low = toHalves(b, load(second), /*high=*/false);
+  Value exists = b.compare(arith::CmpIPredicate::ult, second, block.rows);
+  Value zero =
+      b.constant(cast<TypedAttr>(b.builder.getZeroAttr(low.getType())));
+  low = b.select(exists, low, zero);
+  return b.make<arith::OrIOp>(toHalves(b, load(first), /*high=*/true), low);
+}
+
+void mlir::moe::detail::emitStageSteps(LoopBuilder &b, const TileFormat &format,
+                                       const MatrixBlock &block,
+                                       StepRange range,
+                                       const PanelPlace &place) {
+  Value to = place.memrefs.front();
+  int64_t factors = format.pairs ? 2 : 1;
+  b.loop(b.index(0), range.steps, [&](Value step) {
+    Value at = b.add(place.offset, b.mul(step, b.index(format.stepElements())));
+    for (int64_t c = 0; c < format.width; c += format.lanes) {
+      Value value = loadStep(b, format, block, b.add(range.begin, step),
+                             b.add(block.column, b.index(c)), format.width);
+      if (format.pairs)
+        value = b.make<vector::BitCastOp>(
+            VectorType::get({format.lanes * factors}, format.element), value);
+      vector::StoreOp::create(b.builder, b.loc, value, to,
+                              ValueRange{b.add(at, b.index(c * factors))});
+    }
+  });
+}
+
+void mlir::moe::detail::emitStageColumns(LoopBuilder &b,
+                                         const TileFormat &format,
+                                         const MatrixBlock &block, Value count,
+                                         StepRange range, StagePlace place) {
+  int64_t lanes = format.lanes;
+  b.loop(
+      b.index(0), count,
+      [&](Value first) {
+        b.loop(
+            b.index(0), range.steps,
+            [&](Value step) {
+              SmallVector<Value> square;
+              for (int64_t i = 0; i < lanes; ++i)
+                square.push_back(
+                    loadStep(b, format, block,
+                             b.add(b.add(range.begin, step), b.index(i)),
+                             b.add(block.column, first), lanes));
+              square = emitTranspose(b, std::move(square));
+              for (int64_t i = 0; i < lanes; ++i) {
+                Value to = b.mul(b.add(first, b.index(i)), place.stride);
+                vector::StoreOp::create(b.builder, b.loc, square[i],
+                                        place.memref,
+                                        ValueRange{b.add(to, step)});
+              }
+            },
+            lanes);
+      },
+      lanes);
+}
+
+/// Pairs of steps of the transpose, from words that are pairs of its columns:
+/// `first` and `second` hold one step each, two columns to a word.
+static Value pairSteps(LoopBuilder &b, Value first, Value second) {
+  auto type = cast<VectorType>(first.getType());
+  auto bits = [&](int64_t value) {
+    return b.constant(DenseElementsAttr::get(
+        type, b.builder.getIntegerAttr(type.getElementType(), value)));
+  };
+  Value high = bits(static_cast<int32_t>(0xffff0000u)), low = bits(0xffff),
+        half = bits(16);
+  Value even = b.make<arith::OrIOp>(b.make<arith::AndIOp>(first, high),
+                                    b.make<arith::ShRUIOp>(second, half));
+  Value odd = b.make<arith::OrIOp>(b.make<arith::ShLIOp>(first, half),
+                                   b.make<arith::AndIOp>(second, low));
+  return b.make<vector::InterleaveOp>(even, odd);
+}
+
+void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
+                                            const TileFormat &format,
+                                            Value panels, Value base,
+                                            int64_t steps, int64_t width,
+                                            Value column, StepRange range,
+                                            const PanelPlace &place) {
+  int64_t lanes = format.lanes, factors = format.pairs ? 2 : 1;
+  Value to = place.memrefs.front();
+  Type element = cast<MemRefType>(panels.getType()).getElementType();
+  auto loaded = VectorType::get({lanes * factors}, element);
+  auto words = VectorType::get({lanes}, format.stageElement());
+  Value last = b.index(steps - 1);
+  Value firstStep = b.div(column, b.index(factors));
+  // A square is `lanes` steps of the packed weights, which are columns here,
+  // times `lanes` of its columns, which are indices of the contraction.
+  b.loop(
+      b.index(0), b.mul(range.steps, b.index(factors)),
+      [&](Value k) {
+        Value index = b.add(b.mul(range.begin, b.index(factors)), k);
+        Value panel = b.div(index, b.index(width));
+        Value inPanel = b.make<arith::RemUIOp>(index, b.index(width));
+        Value start =
+            b.mul(b.mul(panel, b.index(steps)), b.index(width * factors));
+        start = b.add(b.add(base, start), b.mul(inPanel, b.index(factors)));
+        b.loop(
+            b.index(0), b.index(format.width / factors),
+            [&](Value c) {
+              SmallVector<Value> square;
+              for (int64_t i = 0; i < lanes; ++i) {
+                Value step = b.add(b.add(firstStep, c), b.index(i));
+                // Beyond the last column anything will do.
+                step = b.minimum(step, last);
+                Value at = b.add(start, b.mul(step, b.index(width * factors)));
+                Value value =
+                    b.make<vector::LoadOp>(loaded, panels, ValueRange{at});
+                square.push_back(format.pairs
+                                     ? b.make<vector::BitCastOp>(words, value)
+                                     : b.toReal(format.accumulator, value));
+              }
+              square = emitTranspose(b, std::move(square));
+              for (int64_t i = 0; i < lanes; i += factors) {
+                Value value = square[i];
+                if (format.pairs)
+                  value = b.make<vector::BitCastOp>(
+                      VectorType::get({4 * lanes}, format.element),
+                      pairSteps(b, square[i], square[i + 1]));
+                Value row =
+                    b.add(b.div(k, b.index(factors)), b.index(i / factors));
+                Value at =
+                    b.add(place.offset,
+                          b.add(b.mul(row, b.index(format.stepElements())),
+                                b.mul(c, b.index(factors * factors))));
+                vector::StoreOp::create(b.builder, b.loc, value, to,
+                                        ValueRange{at});
+              }
+            },
+            lanes);
+      },
+      lanes);
 }

@@ -17,6 +17,37 @@ void emitStageRows(LoopBuilder &b, const TileFormat &format, Value source,
                    Value count, function_ref<Value(Value)> findRow,
                    StepRange range, StagePlace place);
 
+/// Transposes a square of vectors: lane j of vector i becomes lane i of j.
+SmallVector<Value> emitTranspose(LoopBuilder &b, SmallVector<Value> rows);
+
+/// Part of a matrix [rows, columns] in memory.
+struct MatrixBlock {
+  Value source;
+  /// First row and column; how many rows there are from the first on.
+  Value row, column, rows;
+};
+
+/// Copies rows of the block, from column `column` on, to `place`: `lanes`
+/// columns to each step, widened, or two rows to each step where `format` has
+/// pairs. `width` columns per step; rows beyond `block.rows` and columns beyond
+/// the matrix are 0.
+void emitStageSteps(LoopBuilder &b, const TileFormat &format,
+                    const MatrixBlock &block, StepRange range,
+                    const PanelPlace &place);
+
+/// Copies columns of the block as the stage's rows: `count` of them.
+void emitStageColumns(LoopBuilder &b, const TileFormat &format,
+                      const MatrixBlock &block, Value count, StepRange range,
+                      StagePlace place);
+
+/// Makes a block of `format.width` columns, from `column` on, of a transposed
+/// panel: `panels` is the flat memref of packed weights and `base` where the
+/// expert's panels begin, of `steps` steps and `width` columns, in pairs as
+/// `format` says.
+void emitTransposedPanel(LoopBuilder &b, const TileFormat &format, Value panels,
+                         Value base, int64_t steps, int64_t width, Value column,
+                         StepRange range, const PanelPlace &place);
+
 } // namespace mlir::moe::detail
 
 #endif // MOIRA_LIB_CONVERSION_MOETOCPU_STAGING_H

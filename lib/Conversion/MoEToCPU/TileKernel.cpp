@@ -28,8 +28,8 @@ TileFormat TileFormat::get(FloatType element, FloatType accumulator,
   format.width = width;
   format.pairs = pairs;
   format.rows = options.rowTile();
-  format.lanes = std::min<int64_t>(
-      options.vectorBits / accumulator.getWidth(), width);
+  format.lanes =
+      std::min<int64_t>(options.vectorBits / accumulator.getWidth(), width);
   format.vectors = std::max<int64_t>(options.vectorsPerRow() / weights, 1);
   while (width % (format.vectors * format.lanes) != 0)
     --format.vectors;
@@ -39,7 +39,8 @@ TileFormat TileFormat::get(FloatType element, FloatType accumulator,
 Type TileFormat::stageElement() const {
   if (!pairs)
     return accumulator;
-  return IntegerType::get(element.getContext(), 2 * element.getIntOrFloatBitWidth());
+  return IntegerType::get(element.getContext(),
+                          2 * element.getIntOrFloatBitWidth());
 }
 
 static MemRefType flatType(Type element) {
@@ -136,9 +137,9 @@ void KernelBuilder::emitStep(MutableArrayRef<Value> sums, ArrayRef<Value> rows,
                              Value column, Value step, int64_t unrolled) {
   int64_t factors = format.pairs ? 2 : 1;
   auto type = VectorType::get({format.lanes * factors}, format.element);
-  Value at = b.add(call.panelOffset,
-                   b.add(b.mul(step, b.index(format.stepElements())),
-                         b.mul(column, b.index(factors))));
+  Value at =
+      b.add(call.panelOffset, b.add(b.mul(step, b.index(format.stepElements())),
+                                    b.mul(column, b.index(factors))));
   Values columns;
   for (Value panel : call.panels)
     for (int64_t v = 0; v < format.vectors; ++v) {
@@ -163,17 +164,16 @@ void KernelBuilder::emitStep(MutableArrayRef<Value> sums, ArrayRef<Value> rows,
 
 KernelBuilder::Values KernelBuilder::emitSteps(Values sums,
                                                ArrayRef<Value> rows,
-                                               Value column,
-                                               Value prefetched) {
+                                               Value column, Value prefetched) {
   Value zero = b.index(0), whole = call.steps;
   if (format.ragged)
-    whole = b.sub(call.steps,
-                  b.make<arith::RemUIOp>(call.steps,
-                                         b.index(TileFormat::kUnroll)));
+    whole =
+        b.sub(call.steps,
+              b.make<arith::RemUIOp>(call.steps, b.index(TileFormat::kUnroll)));
   Values carried = sums;
   carried.push_back(prefetched);
-  auto turns = scf::ForOp::create(
-      b.builder, b.loc, zero, whole, b.index(TileFormat::kUnroll), carried);
+  auto turns = scf::ForOp::create(b.builder, b.loc, zero, whole,
+                                  b.index(TileFormat::kUnroll), carried);
   {
     OpBuilder::InsertionGuard guard(b.builder);
     b.builder.setInsertionPointToEnd(turns.getBody());
@@ -193,8 +193,8 @@ KernelBuilder::Values KernelBuilder::emitSteps(Values sums,
   sums.assign(turns.getResults().begin(), std::prev(turns.getResults().end()));
   if (!format.ragged)
     return sums;
-  auto rest = scf::ForOp::create(b.builder, b.loc, whole, call.steps,
-                                 b.index(1), sums);
+  auto rest =
+      scf::ForOp::create(b.builder, b.loc, whole, call.steps, b.index(1), sums);
   OpBuilder::InsertionGuard guard(b.builder);
   b.builder.setInsertionPointToEnd(rest.getBody());
   Values next(rest.getRegionIterArgs());
@@ -208,8 +208,7 @@ void KernelBuilder::emitTile(int64_t count, Value first, Value column,
                              Value prefetched) {
   Values rows;
   for (int64_t r = 0; r < count; ++r)
-    rows.push_back(
-        b.add(call.stageOffset, b.mul(plus(first, r), call.stride)));
+    rows.push_back(b.add(call.stageOffset, b.mul(plus(first, r), call.stride)));
   // Accumulators by row, weight and vector.
   SmallVector<Value> places;
   for (int64_t r = 0; r < count; ++r) {
@@ -217,14 +216,14 @@ void KernelBuilder::emitTile(int64_t count, Value first, Value column,
                       b.mul(plus(first, r), b.index(format.rowSums())));
     for (int64_t w = 0; w < format.weights; ++w)
       for (int64_t v = 0; v < format.vectors; ++v)
-        places.push_back(b.add(row, plus(column, w * format.width +
-                                                     v * format.lanes)));
+        places.push_back(
+            b.add(row, plus(column, w * format.width + v * format.lanes)));
   }
   Values sums = b.choose(
       call.fresh,
       [&] {
-        Value zero = b.constant(cast<TypedAttr>(
-            b.builder.getZeroAttr(sumType())));
+        Value zero =
+            b.constant(cast<TypedAttr>(b.builder.getZeroAttr(sumType())));
         return Values(places.size(), zero);
       },
       [&] {
@@ -247,12 +246,10 @@ void KernelBuilder::emit() {
   Value base = b.div(call.rows, tiles);
   Value longer = b.sub(call.rows, b.mul(base, tiles));
   // The prefetches are spread evenly over all turns of all tiles.
-  Value turns =
-      b.maximum(b.div(call.steps, b.index(TileFormat::kUnroll)), one);
-  Value all = b.mul(b.mul(tiles, turns),
-                    b.index(format.width / format.columns()));
-  Value fixed =
-      b.make<arith::ShLIOp>(call.aheadChunks, b.index(16));
+  Value turns = b.maximum(b.div(call.steps, b.index(TileFormat::kUnroll)), one);
+  Value all =
+      b.mul(b.mul(tiles, turns), b.index(format.width / format.columns()));
+  Value fixed = b.make<arith::ShLIOp>(call.aheadChunks, b.index(16));
   rate = b.make<arith::CeilDivUIOp>(fixed, all);
   Value perTile = b.mul(turns, rate);
 
@@ -309,8 +306,8 @@ static SmallVector<Value> listOperands(const TileCall &call) {
   SmallVector<Value> operands{call.stage, call.stageOffset, call.stride,
                               call.rows};
   llvm::append_range(operands, call.panels);
-  operands.append({call.panelOffset, call.steps, call.sums, call.sumsOffset,
-                   call.fresh});
+  operands.append(
+      {call.panelOffset, call.steps, call.sums, call.sumsOffset, call.fresh});
   llvm::append_range(operands, call.ahead);
   operands.append({call.aheadOffset, call.aheadChunks});
   return operands;

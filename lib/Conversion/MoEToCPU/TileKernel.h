@@ -57,8 +57,8 @@ struct TileFormat {
   bool isValid() const { return width % columns() == 0; }
 };
 
-/// A call of the kernel: `sums[r, c] = (fresh ? 0 : sums[r, c]) + sum over steps
-/// of stage[r, s] * panel[s, c]`, one chain per element in increasing s.
+/// A call of the kernel: `sums[r, c] = (fresh ? 0 : sums[r, c]) + sum over
+/// steps of stage[r, s] * panel[s, c]`, one chain per element in increasing s.
 /// Offsets are in elements; all values are of index type unless noted.
 struct TileCall {
   /// memref<?xS>: rows of the left factor, `stride` elements apart.

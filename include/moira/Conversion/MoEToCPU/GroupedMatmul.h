@@ -6,6 +6,7 @@
 #ifndef MOIRA_CONVERSION_MOETOCPU_GROUPEDMATMUL_H
 #define MOIRA_CONVERSION_MOETOCPU_GROUPEDMATMUL_H
 
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace mlir::moe {
@@ -16,17 +17,24 @@ struct CPUTileOptions {
   unsigned vectorBits = 512;
   /// Number of vector registers.
   unsigned vectorRegisters = 32;
+  /// Whether there is a dot product of pairs of bf16.
+  bool dotBF16 = false;
 
   /// Rows of a full register tile.
   int64_t rowTile() const { return 6; }
   /// Vectors per row of a register tile, over all weights: as many accumulators
   /// as leave room for the weights of one step and a broadcast row element.
   int64_t vectorsPerRow() const { return vectorRegisters >= 32 ? 4 : 2; }
+  /// Columns of a panel that is made for one work item: 256 bytes of sums.
+  int64_t scratchWidth(FloatType accumulator) const {
+    return 2048 / accumulator.getIntOrFloatBitWidth();
+  }
 };
 
-/// Lowers grouped matmuls over panels to an scf.parallel over (expert, block of
-/// rows, panel), each running register tiles; everything else, such as weights
-/// in `nk` or `kn` and the contraction over ragged rows, to plain loops.
+/// Lowers grouped matmuls over panels, in both directions, and the contraction
+/// over ragged rows to an scf.parallel over (block of rows, range of panels),
+/// each running register tiles; what is left, such as weights in `nk` or `kn`
+/// and dynamic shapes, to plain loops.
 void populateGroupedMatmulToCPUPatterns(RewritePatternSet &patterns,
                                         const CPUTileOptions &options);
 

@@ -1,0 +1,155 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Mode contraction: gradients of weights. The rows of a group are the steps;
+// a work item is a block of rows times a range of columns of one result.
+
+#include "Groups.h"
+#include "Staging.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+/// Rows and panels of a work item.
+static constexpr int64_t kRowBlock = 192, kPanels = 4;
+
+namespace {
+struct ContractionToTiles : public OpRewritePattern<GroupedMatmulOp> {
+  ContractionToTiles(MLIRContext *context, const CPUTileOptions &options)
+      : OpRewritePattern(context, /*benefit=*/2), options(options) {}
+
+  LogicalResult matchAndRewrite(GroupedMatmulOp op,
+                                PatternRewriter &rewriter) const override;
+
+private:
+  CPUTileOptions options;
+};
+} // namespace
+
+/// Rounds the sums of `rows` rows and a panel to the result.
+static void emitResult(LoopBuilder &b, const TileFormat &format, Value result,
+                       Value expert, Value row, Value rows, Value column,
+                       Value sums, Value offset) {
+  auto type = cast<MemRefType>(result.getType());
+  auto loaded = VectorType::get({format.lanes}, format.accumulator);
+  bool isWhole = type.getDimSize(2) % format.width == 0;
+  b.loop(b.index(0), rows, [&](Value r) {
+    Value from = b.add(offset, b.mul(r, b.index(format.rowSums())));
+    auto convert = [&](Value value) {
+      return b.toReal(type.getElementType(), value);
+    };
+    Value to = b.add(row, r);
+    auto storeVector = [&](Value c) {
+      Value sum =
+          b.make<vector::LoadOp>(loaded, sums, ValueRange{b.add(from, c)});
+      vector::StoreOp::create(b.builder, b.loc, convert(sum), result,
+                              ValueRange{expert, to, b.add(column, c)});
+    };
+    if (isWhole)
+      return b.loop(b.index(0), b.index(format.width), storeVector,
+                    format.lanes);
+    Value end = b.minimum(b.sub(b.index(type.getDimSize(2)), column),
+                          b.index(format.width));
+    Value whole =
+        b.mul(b.div(end, b.index(format.lanes)), b.index(format.lanes));
+    b.loop(b.index(0), whole, storeVector, format.lanes);
+    b.loop(whole, end, [&](Value c) {
+      b.store(convert(b.load(sums, {b.add(from, c)})), result,
+              {expert, to, b.add(column, c)});
+    });
+  });
+}
+
+LogicalResult
+ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
+                                    PatternRewriter &rewriter) const {
+  if (!hasBufferForm(op) || !op.getContraction())
+    return rewriter.notifyMatchFailure(op, "expected mode contraction");
+  int64_t n = op.getN(), k = op.getK();
+  if (ShapedType::isDynamic(n) || ShapedType::isDynamic(k) || n < 1 || k < 1)
+    return rewriter.notifyMatchFailure(op, "expected static N and K");
+  ImplicitLocOpBuilder ib(op.getLoc(), rewriter);
+  Value lhs = collapseRows(ib, op.getRows()[0], op.isPadded());
+  Value rhs = collapseRows(ib, op.getRows()[1], op.isPadded());
+  Value result = op.getOuts().front();
+  FloatType accumulator = op.getAccumulatorType();
+  auto isBF16 = [](Value value) {
+    return getElementTypeOrSelf(value.getType()).isBF16();
+  };
+  bool pairs = options.dotBF16 && isBF16(lhs) && isBF16(rhs);
+  int64_t width = options.scratchWidth(accumulator);
+  TileFormat format = TileFormat::get(
+      pairs ? cast<FloatType>(getElementTypeOrSelf(lhs.getType()))
+            : accumulator,
+      accumulator, /*weights=*/1, width, pairs, options);
+  format.ragged = true;
+  if (pairs)
+    recordNumerics(op);
+
+  Groups groups = emitGroups(ib, op);
+  LoopBuilder b(rewriter, op.getLoc());
+  int64_t rowBlocks = llvm::divideCeil(n, kRowBlock);
+  // Evenly, in whole vectors, which the transpose makes.
+  int64_t rowBlock =
+      llvm::alignTo(llvm::divideCeil(n, rowBlocks), format.lanes);
+  rowBlocks = llvm::divideCeil(n, rowBlock);
+  int64_t panels = llvm::divideCeil(k, width);
+  int64_t range = std::min(kPanels, panels);
+  int64_t ranges = llvm::divideCeil(panels, range);
+  Value items = b.index(op.getNumExperts() * rowBlocks * ranges);
+  auto loop =
+      scf::ParallelOp::create(rewriter, op.getLoc(), ValueRange{b.index(0)},
+                              ValueRange{items}, ValueRange{b.index(1)});
+  // An item writes its part of the result, whatever the rows.
+  loop->setAttr("moe.cost", rewriter.getI64IntegerAttr(std::max<int64_t>(
+                                rowBlock * range * width / format.lanes, 1)));
+  rewriter.setInsertionPoint(loop.getBody()->getTerminator());
+  ib.setInsertionPoint(loop.getBody()->getTerminator());
+  Value number = loop.getInductionVars().front();
+
+  Value rangeIndex = b.make<arith::RemUIOp>(number, b.index(ranges));
+  Value rest = b.div(number, b.index(ranges));
+  Value expert = b.div(rest, b.index(rowBlocks));
+  Value row = b.mul(b.make<arith::RemUIOp>(rest, b.index(rowBlocks)),
+                    b.index(rowBlock));
+  Value first = b.load(groups.offsets, {expert});
+  Value size = loadSize(ib, op, expert);
+
+  BlockedProduct product(format, ShapedType::kDynamic, rowBlock, range);
+  product.makesPanels = true;
+  product.emitScratch(b);
+  Value scratch = product.emitPanelScratch(b);
+  BlockedProduct::Item item;
+  item.rows = b.minimum(b.index(rowBlock), b.sub(b.index(n), row));
+  item.begin = b.mul(rangeIndex, b.index(range));
+  item.end = b.minimum(b.add(item.begin, b.index(range)), b.index(panels));
+  item.steps = pairs ? b.make<arith::CeilDivUIOp>(size, b.index(2)) : size;
+  product.stageRows = [&](StepRange part, StagePlace place) {
+    emitStageColumns(b, format, {lhs, first, row, size}, item.rows, part,
+                     place);
+  };
+  product.findPanel = [&](Value panel, StepRange part) {
+    PanelPlace place{{scratch}, b.index(0)};
+    emitStageSteps(b, format, {rhs, first, b.mul(panel, b.index(width)), size},
+                   part, place);
+    return place;
+  };
+  product.finishSums = [&](Value panel, Value sums, Value offset) {
+    emitResult(b, format, result, expert, row, item.rows,
+               b.mul(panel, b.index(width)), sums, offset);
+  };
+  product.emit(b, op, item);
+  rewriter.eraseOp(op);
+  return success();
+}
+
+void mlir::moe::populateContractionToTilesPatterns(
+    RewritePatternSet &patterns, const CPUTileOptions &options) {
+  patterns.add<ContractionToTiles>(patterns.getContext(), options);
+}

@@ -1,0 +1,104 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "GroupedProduct.h"
+
+#include "Staging.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+/// Rows of a work item: few for decode, whose panels come from memory anyway;
+/// for prefill enough that a panel is read from cache for many rows, and few
+/// enough that one hot expert still fills many workers.
+static constexpr int64_t kDecodeRowBlock = 24;
+static constexpr int64_t kPrefillRowBlock = 192;
+
+/// Panels of a work item: staged rows serve all of them. Fewer when there would
+/// not be this many items to balance.
+static constexpr int64_t kDecodePanels = 8, kPrefillPanels = 4;
+static constexpr int64_t kWantedItems = 128;
+
+/// Nanoseconds that a core needs for a multiply-add step of one vector.
+static constexpr double kVectorStepNs = 0.15;
+
+static bool isDecode(Operation *op) {
+  auto function = op->getParentOfType<FunctionOpInterface>();
+  auto rowClass = function
+                      ? function->getAttrOfType<RowClassAttr>("moe.row_class")
+                      : RowClassAttr();
+  return rowClass && rowClass.getValue() == RowClass::Decode;
+}
+
+GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
+                               const TileFormat &format, int64_t steps,
+                               int64_t panels)
+    : rewriter(rewriter), op(op), format(format), steps(steps), panels(panels),
+      rowBlock(isDecode(op) ? kDecodeRowBlock : kPrefillRowBlock),
+      mostPanels(
+          std::min(isDecode(op) ? kDecodePanels : kPrefillPanels, panels)),
+      ib(op.getLoc(), rewriter), flat(flattenOperands(ib, op)),
+      groups(emitGroups(ib, op)), rowBlocks(emitRowBlocks(ib, op, rowBlock)),
+      b(rewriter, op.getLoc()), blocks(format, steps, rowBlock, mostPanels) {
+  if (format.pairs)
+    recordNumerics(op);
+}
+
+void GroupedProduct::begin() {
+  Value count = b.index(panels);
+  range = b.div(b.mul(rowBlocks.count, count), b.index(kWantedItems));
+  range = b.minimum(b.maximum(range, b.index(1)), b.index(mostPanels));
+  ranges = b.make<arith::CeilDivUIOp>(count, range);
+  items = b.mul(rowBlocks.count, ranges);
+  // A panel is read once whatever the rows: the least an item costs.
+  int64_t cost = std::max<int64_t>(
+      1, static_cast<int64_t>(kVectorStepNs * steps * format.rowSums() /
+                              format.lanes));
+  auto loop =
+      scf::ParallelOp::create(rewriter, op.getLoc(), ValueRange{b.index(0)},
+                              ValueRange{items}, ValueRange{b.index(1)});
+  loop->setAttr("moe.cost", rewriter.getI64IntegerAttr(cost));
+  rewriter.setInsertionPoint(loop.getBody()->getTerminator());
+  ib.setInsertionPoint(loop.getBody()->getTerminator());
+  number = loop.getInductionVars().front();
+  block = emitRowBlock(ib, op, groups, rowBlocks, b.div(number, ranges));
+}
+
+void GroupedProduct::finish(std::optional<FindFirst> findNext) {
+  blocks.stageRows = [&](StepRange part, StagePlace place) {
+    emitStageRows(
+        b, format, flat.rows, block.rows,
+        [&](Value r) { return emitSourceRow(b, op, b.add(block.first, r)); },
+        part, place);
+  };
+  Epilogue epilogue(op, flat, format);
+  auto columnOf = [&](Value panel) {
+    return b.mul(panel, b.index(format.width));
+  };
+  if (!op.getBias().empty())
+    blocks.startSums = [&](Value panel, Value sums, Value offset) {
+      epilogue.emitStart(b, block.expert, columnOf(panel), block.rows, sums,
+                         offset);
+    };
+  blocks.finishSums = [&](Value panel, Value sums, Value offset) {
+    epilogue.emit(b, block, columnOf(panel), sums, offset);
+  };
+  auto firstPanel = [&](Value item) {
+    return b.mul(b.make<arith::RemUIOp>(item, ranges), range);
+  };
+  BlockedProduct::Item item;
+  item.rows = block.rows;
+  item.begin = firstPanel(number);
+  item.end = b.minimum(b.add(item.begin, range), b.index(panels));
+  item.steps = b.index(steps);
+  if (findNext) {
+    Value next = b.minimum(b.add(number, b.index(1)), b.sub(items, b.index(1)));
+    Value expert = b.load(rowBlocks.expert, {b.div(next, ranges)});
+    item.next = (*findNext)(expert, firstPanel(next));
+  }
+  blocks.emit(b, op, item);
+}
