@@ -3,10 +3,11 @@
 #
 # Substitutions: %moira_src, %moira_lib (folder of libraries), %examples,
 # %python, %cc, %cxx, %mlir_libs. Features: `shared` when reference data stands
-# in a folder `shared` beside the checkout (%shared), `sanitizers`. A tool that
-# was not built makes its tests fail: there is no feature for tools.
+# in a folder `shared` beside the checkout (%shared), `sanitizers`, `x86`. A tool
+# that was not built makes its tests fail: there is no feature for tools.
 
 import os
+import platform
 
 import lit.formats
 
@@ -49,6 +50,9 @@ config.substitutions += [
     ("%mlir_include", config.mlir_include_dirs.split(";")[0]),
     ("%llvm_tools", config.llvm_tools_dir),
 ]
+
+if platform.machine() in ("x86_64", "AMD64"):
+    config.available_features.add("x86")
 
 shared = os.path.join(os.path.dirname(config.moira_source_dir), "shared")
 if os.path.isdir(shared):

@@ -157,7 +157,8 @@ llvm::Expected<HostProcessor> moira::resolveProcessor(llvm::StringRef cpu) {
   processor.vectorBits = has.contains("+avx512f")                        ? 512
                          : has.contains("+avx") || has.contains("+avx2") ? 256
                                                                          : 128;
-  processor.dotBF16 = processor.vectorBits == 512 && has.contains("+avx512bf16");
+  processor.dotBF16 =
+      processor.vectorBits == 512 && has.contains("+avx512bf16");
   return processor;
 }
 

@@ -19,9 +19,9 @@ static constexpr int64_t kDecodeRowBlock = 24;
 static constexpr int64_t kPrefillRowBlock = 192;
 
 /// Panels of a work item: staged rows serve all of them. Fewer when there would
-/// not be this many items to balance.
-static constexpr int64_t kDecodePanels = 8, kPrefillPanels = 4;
-static constexpr int64_t kWantedItems = 128;
+/// not be this many items for each further worker to balance.
+static constexpr int64_t kMostPanels = 8;
+static constexpr int64_t kItemsPerWorker = 16;
 
 /// Nanoseconds that a core needs for a multiply-add step of one vector.
 static constexpr double kVectorStepNs = 0.15;
@@ -34,23 +34,36 @@ static bool isDecode(Operation *op) {
   return rowClass && rowClass.getValue() == RowClass::Decode;
 }
 
+/// The number of bodies that may run at the same time.
+static Value emitWorkers(LoopBuilder &b, GroupedMatmulOp op) {
+  auto type = b.builder.getFunctionType({}, {b.builder.getI32Type()});
+  func::FuncOp function = getOrAddFunction(
+      b.builder, op, "moira_abi_workers", type, [&](func::FuncOp function) {
+        function->setAttr("moe.abi", b.builder.getStringAttr("workers"));
+      });
+  return b.toIndex(
+      func::CallOp::create(b.builder, b.loc, function, ValueRange())
+          .getResult(0));
+}
+
 GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
                                const TileFormat &format, int64_t steps,
                                int64_t panels)
     : rewriter(rewriter), op(op), format(format), steps(steps), panels(panels),
       rowBlock(isDecode(op) ? kDecodeRowBlock : kPrefillRowBlock),
-      mostPanels(
-          std::min(isDecode(op) ? kDecodePanels : kPrefillPanels, panels)),
-      ib(op.getLoc(), rewriter), flat(flattenOperands(ib, op)),
-      groups(emitGroups(ib, op)), rowBlocks(emitRowBlocks(ib, op, rowBlock)),
-      b(rewriter, op.getLoc()), blocks(format, steps, rowBlock, mostPanels) {
+      mostPanels(std::min(kMostPanels, panels)), ib(op.getLoc(), rewriter),
+      flat(flattenOperands(ib, op)), groups(emitGroups(ib, op)),
+      rowBlocks(emitRowBlocks(ib, op, rowBlock)), b(rewriter, op.getLoc()),
+      blocks(format, steps, rowBlock, mostPanels) {
   if (format.pairs)
     recordNumerics(op);
 }
 
 void GroupedProduct::begin() {
   Value count = b.index(panels);
-  range = b.div(b.mul(rowBlocks.count, count), b.index(kWantedItems));
+  Value others = b.sub(emitWorkers(b, op), b.index(1));
+  Value wanted = b.add(b.mul(others, b.index(kItemsPerWorker)), b.index(1));
+  range = b.div(b.mul(rowBlocks.count, count), wanted);
   range = b.minimum(b.maximum(range, b.index(1)), b.index(mostPanels));
   ranges = b.make<arith::CeilDivUIOp>(count, range);
   items = b.mul(rowBlocks.count, ranges);

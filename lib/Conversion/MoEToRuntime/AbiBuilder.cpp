@@ -102,6 +102,10 @@ void AbiBuilder::loads(Value layer, Value experts, Value counts, Value sizes) {
        {context, layer, toI64(b, experts), counts, sizes});
 }
 
+Value AbiBuilder::workers() {
+  return loadField(b, context, offsetof(moira_ctx, workers), b.getI32Type());
+}
+
 Value AbiBuilder::parameter(int64_t index) {
   Value table =
       loadField(b, context, offsetof(moira_ctx, params), pointerType(b));

@@ -34,6 +34,8 @@ public:
   void enter(Value layer, Value part);
   void loads(Value layer, Value experts, Value counts, Value sizes);
 
+  /// The number of bodies that may run at the same time, as i32.
+  Value workers();
   /// Loads the pointer of parameter `index` of the context's table.
   Value parameter(int64_t index);
 

@@ -248,6 +248,8 @@ void FunctionLowering::replaceAbiCalls() {
     AbiBuilder abi(b, context());
     if (name == "enter") {
       abi.enter(call.getOperand(0), call.getOperand(1));
+    } else if (name == "workers") {
+      call.getResult(0).replaceAllUsesWith(abi.workers());
     } else { // "loads"
       Value experts = memref::DimOp::create(b, call.getOperand(1), 0);
       abi.loads(call.getOperand(0), experts,

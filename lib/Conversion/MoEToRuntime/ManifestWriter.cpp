@@ -172,14 +172,14 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
   json::Array &variants = *entry.getArray("variants");
   int64_t minRows =
       variant == "prefill" && !variants.empty() ? kPrefillRows : 0;
-  variants.push_back(json::Object{{"name", variant},
-                                  {"row_class", variant},
-                                  {"min_rows", minRows},
-                                  {"step", names.step},
-                                  {"workspace", names.workspace},
-                                  {"numerics", numerics ? numerics.getValue()
-                                                        : "cpu-fma"},
-                                  {"qualified", "none"}});
+  variants.push_back(
+      json::Object{{"name", variant},
+                   {"row_class", variant},
+                   {"min_rows", minRows},
+                   {"step", names.step},
+                   {"workspace", names.workspace},
+                   {"numerics", numerics ? numerics.getValue() : "cpu-fma"},
+                   {"qualified", "none"}});
   return success();
 }
 

@@ -1,5 +1,6 @@
 // RUN: moira-opt %s --moe-assign-layouts --split-input-file | FileCheck %s
 // RUN: moira-opt %s --moe-assign-layouts=panel-width=32 --split-input-file | FileCheck %s --check-prefix=NARROW
+// RUN: moira-opt %s --moe-assign-layouts=pairs --split-input-file | FileCheck %s --check-prefix=PAIRS
 
 // Two weights share the width of a panel; the last panel is filled with zeros.
 
@@ -35,15 +36,15 @@ func.func @gated(%x: tensor<?x8xbf16>, %s: tensor<4xi32>,
 
 // CHECK-LABEL: func @dense(
 // CHECK-SAME: %[[R:[^ ]*]]: tensor<1x2x8x64xf32> {moe.packing = {function = @moe_pack_0, logical = tensor<100x8xf32>, slices = 1 : i64, source = tensor<100x8xf32>}, moe.param = #moe.param<"router">}
-// CHECK-SAME: %[[T:[^ ]*]]: tensor<2x1x8x64xf32> {moe.packing = {function = @moe_pack_1, logical = tensor<2x8x50xf32>, slices = 2 : i64, source = tensor<50x8xf32>}
-// CHECK-SAME: %[[W:[^ ]*]]: tensor<2x2x8x32xf64> {moe.packing = {function = @moe_pack_2,
+// CHECK-SAME: %[[T:[^ ]*]]: tensor<2x1x8x64xf32> {moe.packing = {function = @moe_pack_2, logical = tensor<2x8x50xf32>, slices = 2 : i64, source = tensor<50x8xf32>}
+// CHECK-SAME: %[[W:[^ ]*]]: tensor<2x2x8x32xf64> {moe.packing = {function = @moe_pack_1,
 // CHECK-SAME: %[[V:[^ ]*]]: tensor<2x1x8x16xf32> {moe.packing = {function = @moe_pack_3,
 // CHECK-NOT: tensor.expand_shape
 // CHECK: weights(%[[R]] : tensor<1x2x8x64xf32>) panels
 // CHECK: weights(%[[T]] : tensor<2x1x8x64xf32>) panels
 // CHECK: weights(%[[W]] : tensor<2x2x8x32xf64>) panels
 // CHECK: weights(%[[V]] : tensor<2x1x8x16xf32>) panels
-// CHECK: func private @moe_pack_1(%{{.*}}: tensor<50x8xf32>) -> tensor<1x8x64xf32>
+// CHECK: func private @moe_pack_2(%{{.*}}: tensor<50x8xf32>) -> tensor<1x8x64xf32>
 // CHECK: moe.pack %{{.*}} nk : tensor<1x50x8xf32>
 // CHECK: func private @moe_pack_3(%{{.*}}: tensor<8x5xf32>) -> tensor<1x8x16xf32>
 // CHECK: moe.pack %{{.*}} kn : tensor<1x8x5xf32>
@@ -190,4 +191,37 @@ func.func @strided_bias(%x: tensor<?x8xf32>, %s: tensor<2xi32>,
     moe.yield %n : f32
   }
   return %0 : tensor<?x40xf32>
+}
+
+// -----
+
+// A gradient reads the panels of the forward product, wherever it stands; a
+// target with a dot product has pairs of steps, in rows of an odd K too.
+
+// CHECK-LABEL: func @gradient(
+// CHECK-SAME: tensor<4x2x9x64xbf16> {moe.packing = {function = @moe_pack_0,
+// CHECK-NOT: moe.packing
+// CHECK: weights(%{{.*}} : tensor<4x2x9x64xbf16>) transposed_panels -> tensor<?x9xbf16>
+// CHECK: weights(%{{.*}} : tensor<4x2x9x64xbf16>) panels -> tensor<?x100xbf16>
+// PAIRS-LABEL: func @gradient(
+// PAIRS-SAME: tensor<4x2x5x64x2xbf16> {moe.packing = {function = @moe_pack_0,
+// PAIRS: weights(%{{.*}} : tensor<4x2x5x64x2xbf16>) transposed_panels -> tensor<?x9xbf16>
+// PAIRS: weights(%{{.*}} : tensor<4x2x5x64x2xbf16>) panels -> tensor<?x100xbf16>
+// PAIRS: func private @moe_pack_0(%{{.*}}: tensor<100x9xbf16>) -> tensor<2x5x64x2xbf16>
+func.func @gradient(%x: tensor<?x9xbf16>, %dy: tensor<?x100xbf16>, %s: tensor<4xi32>,
+    %w: tensor<4x100x9xbf16> {moe.param = #moe.param<"experts.{}.w">})
+    -> (tensor<?x100xbf16>, tensor<?x9xbf16>) {
+  %dx = moe.grouped_matmul rows(%dy : tensor<?x100xbf16>) groups(%s : tensor<4xi32>)
+      weights(%w : tensor<4x100x9xbf16>) kn -> tensor<?x9xbf16> {
+  ^bb0(%a: f32):
+    %t = arith.truncf %a : f32 to bf16
+    moe.yield %t : bf16
+  }
+  %y = moe.grouped_matmul rows(%x : tensor<?x9xbf16>) groups(%s : tensor<4xi32>)
+      weights(%w : tensor<4x100x9xbf16>) nk -> tensor<?x100xbf16> {
+  ^bb0(%a: f32):
+    %t = arith.truncf %a : f32 to bf16
+    moe.yield %t : bf16
+  }
+  return %y, %dx : tensor<?x100xbf16>, tensor<?x9xbf16>
 }

@@ -306,8 +306,8 @@ LogicalResult GroupedMatmulOp::verify() {
                          "with static N, got ")
              << weight << " and " << result;
     bool pairs = weight.getRank() == 5;
-    if (pairs && !(rows.getElementType().isBF16() &&
-                   weight.getElementType().isBF16()))
+    if (pairs &&
+        !(rows.getElementType().isBF16() && weight.getElementType().isBF16()))
       return emitOpError("expected rows and panels of bf16 where panels hold "
                          "pairs, got ")
              << rows << " and " << weight;
@@ -415,9 +415,9 @@ LogicalResult PackOp::verify() {
   int64_t width = result.getDimSize(3);
   if (width < 1)
     return emitOpError("expected panels of width >= 1, got ") << result;
-  return verifyShape(*this, "panels", result,
-                     getPanelShape(weights.getDimSize(0), n, k, width,
-                                   result.getRank() == 5));
+  return verifyShape(
+      *this, "panels", result,
+      getPanelShape(weights.getDimSize(0), n, k, width, result.getRank() == 5));
 }
 
 void PackOp::getEffects(Effects &effects) {

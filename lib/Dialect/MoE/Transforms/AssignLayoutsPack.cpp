@@ -75,7 +75,7 @@ DictionaryAttr PackFunctions::getPacking(Location loc, ParamAttr param,
   print(packing.first);
   print(packing.second);
   stream << source << packing.width << static_cast<int>(packing.layout)
-         << packing.pairs         << param.getTranspose();
+         << packing.pairs << param.getTranspose();
   auto *it = llvm::find_if(
       entries, [&](const Entry &entry) { return entry.key == key; });
   if (it == entries.end()) {

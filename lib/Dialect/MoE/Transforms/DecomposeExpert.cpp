@@ -155,11 +155,11 @@ static Value weightAsKN(DecomposeBuilder &b, GroupedMatmulOp op, Value weights,
   case WeightLayout::TransposedPanels:
     break;
   }
-  Value out = buildHoistedEmpty(b, b.getLoc(),
-                                {b.size(op.getRows().front(),
-                                        shapedRank(op.getRows().front()) - 1),
-                                 b.getIndexAttr(op.getN())},
-                                element);
+  Value out = buildHoistedEmpty(
+      b, b.getLoc(),
+      {b.size(op.getRows().front(), shapedRank(op.getRows().front()) - 1),
+       b.getIndexAttr(op.getN())},
+      element);
   bool pairs = shapedRank(weight) == 4;
   return b.map({}, out, [&](ValueRange) -> Value {
     // The indices of the packed `[n, k]`.
@@ -309,8 +309,8 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, PackOp op) {
       tensor::EmptyOp::create(b, type.getShape(), type.getElementType());
   bool pairs = type.getRank() == 5;
   auto dims = llvm::to_vector(llvm::seq<unsigned>(0, type.getRank()));
-  Value result = b.generic(
-      pairs ? "ppppp" : "pppp", {}, {{out, dims}}, [&](ValueRange) {
+  Value result =
+      b.generic(pairs ? "ppppp" : "pppp", {}, {{out, dims}}, [&](ValueRange) {
         Value e = b.loopIndex(0), k = b.loopIndex(2);
         if (pairs) // the later of two steps comes first
           k = b.add(b.mul(k, b.index(2)),
