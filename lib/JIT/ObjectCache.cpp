@@ -40,8 +40,8 @@ static std::string describeOptions(const JitOptions &options) {
     stream << mlir::moe::stringifyRowClass(rows) << ' ';
   stream << '\n'
          << pipeline.oracle << pipeline.exposeRouting << pipeline.replayRouting
-         << ' ' << pipeline.vectorBits << pipeline.dotBF16 << ' '
-         << options.optLevel << '\n'
+         << ' ' << pipeline.vectorBits << pipeline.dotBF16
+         << pipeline.hiddenBlocks << ' ' << options.optLevel << '\n'
          << pipeline.moduleName << '\n'
          << pipeline.triple << '\n'
          << pipeline.cpu << '\n'

@@ -80,6 +80,7 @@ static void buildKernels(OpPassManager &manager,
   addCleanup(manager);
   moe::AssignLayoutsPassOptions layouts;
   layouts.pairs = options.dotBF16;
+  layouts.hiddenBlocks = options.hiddenBlocks;
   manager.addPass(moe::createAssignLayoutsPass(layouts));
   addCleanup(manager);
   moe::CreateVariantsPassOptions variants;

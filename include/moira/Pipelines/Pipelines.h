@@ -47,6 +47,9 @@ struct PipelineOptions {
   unsigned vectorBits = 512;
   /// Whether the target adds products of pairs of bf16 in one instruction.
   bool dotBF16 = false;
+  /// Equal blocks that the hidden dimension of experts is packed and summed in,
+  /// where it is a multiple; ignored by the oracle.
+  int64_t hiddenBlocks = 1;
   /// Name of the source file and description of the target, for the manifest.
   std::string moduleName, triple, cpu, features;
 };

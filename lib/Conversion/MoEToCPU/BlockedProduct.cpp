@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -25,9 +26,10 @@ static constexpr int64_t kStagePadding = 16;
 static constexpr int64_t kStreamAheadBytes = 4096;
 
 BlockedProduct::BlockedProduct(const TileFormat &format, int64_t steps,
-                               int64_t rowBlock, int64_t panelRange)
-    : format(format), steps(steps), rowBlock(rowBlock), panelRange(panelRange) {
-}
+                               int64_t rowBlock, int64_t panelRange,
+                               int64_t chains)
+    : format(format), steps(steps), rowBlock(rowBlock), panelRange(panelRange),
+      chains(chains) {}
 
 /// The stage holds a longest block of a full row block, or fewer rows with more
 /// steps: half of a second-level cache of 1 MiB.
@@ -54,8 +56,11 @@ void BlockedProduct::emitScratch(LoopBuilder &b) {
   bool isWhole = !(makesPanels && steps > kMadeSteps) &&
                  !ShapedType::isDynamic(steps) &&
                  rowBlock * (steps + kStagePadding) <= stageElements();
-  sums = emitAlloca(b, format.accumulator,
-                    rowBlock * format.rowSums() * (isWhole ? 1 : panelRange));
+  int64_t panelSums = rowBlock * format.rowSums();
+  sums =
+      emitAlloca(b, format.accumulator, panelSums * (isWhole ? 1 : panelRange));
+  if (chains > 1)
+    totals = emitAlloca(b, format.accumulator, panelSums * panelRange);
 }
 
 /// A loop whose step is a value.
@@ -73,7 +78,6 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   auto atMost = [&](int64_t count) {
     return b.compare(arith::CmpIPredicate::ule, tiles, b.index(count));
   };
-  // No steps at all: one empty part, so that the sums are written.
   Value all = b.maximum(item.steps, one);
   block = b.select(atMost(kSomeTiles), b.index(kSomeTilesBlock),
                    b.index(kManyTilesBlock));
@@ -87,8 +91,17 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   isSingle = atMost(1);
   block = b.select(isSingle, part, b.minimum(block, part));
   stride = b.add(part, b.index(kStagePadding));
+  if (chains == 1)
+    return emitChain(b, op, item, b.index(0));
+  b.loop(chains, [&](Value chain) { emitChain(b, op, item, chain); });
+}
+
+void BlockedProduct::emitChain(LoopBuilder &b, Operation *op, const Item &item,
+                               Value chain) {
+  // No steps at all: one empty part, so that the sums are written.
+  Value all = b.maximum(item.steps, b.index(1));
   loopBy(b, all, part, [&](Value begin) {
-    StepRange range{begin, b.minimum(part, b.sub(item.steps, begin))};
+    StepRange range{begin, b.minimum(part, b.sub(item.steps, begin)), chain};
     stageRows(range, {stage, stride});
     b.loop(item.begin, item.end,
            [&](Value panel) { emitPanel(b, op, item, panel, range); });
@@ -109,14 +122,19 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
                     Value rhs, Value otherwise) {
     return b.select(b.compare(predicate, lhs, rhs), other, otherwise);
   };
-  auto place = [&](Value panel, Value begin) {
-    return findPanel(panel, {begin, range.steps}).offset;
+  auto place = [&](Value panel, Value begin, Value chain) {
+    return findPanel(panel, {begin, range.steps, chain}).offset;
   };
+  if (chains > 1) {
+    Value nextChain = b.add(range.chain, b.index(1));
+    next = prefer(place(item.begin, b.index(0), nextChain),
+                  arith::CmpIPredicate::ult, nextChain, b.index(chains), next);
+  }
   Value after = b.add(range.begin, part), nextPanel = b.add(panel, b.index(1));
-  next = prefer(place(item.begin, after), arith::CmpIPredicate::ult, after,
-                item.steps, next);
-  next = prefer(place(nextPanel, range.begin), arith::CmpIPredicate::ult,
-                nextPanel, item.end, next);
+  next = prefer(place(item.begin, after, range.chain),
+                arith::CmpIPredicate::ult, after, item.steps, next);
+  next = prefer(place(nextPanel, range.begin, range.chain),
+                arith::CmpIPredicate::ult, nextPanel, item.end, next);
   Value end = b.add(done, call.steps);
   next = prefer(b.add(call.panelOffset,
                       b.mul(call.steps, b.index(format.stepElements()))),
@@ -131,6 +149,34 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
       b.mul(call.steps, b.index(stepBytes)), b.index(kPrefetchBytes));
 }
 
+/// Adds the sums of a chain to the totals of the panel.
+void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
+                                 Value chain, Value offset) {
+  if (chains == 1)
+    return finishSums(panel, sums, offset);
+  Value size = b.mul(item.rows, b.index(format.rowSums()));
+  Value first = b.mul(b.sub(panel, item.begin), size);
+  Value isFirst = b.compare(arith::CmpIPredicate::eq, chain, b.index(0));
+  auto type = VectorType::get({format.lanes}, format.accumulator);
+  b.loop(
+      b.index(0), size,
+      [&](Value i) {
+        Value sum = b.make<vector::LoadOp>(type, sums, b.add(offset, i));
+        Value to = b.add(first, i);
+        Value total = b.choose(
+            isFirst, [&] { return SmallVector<Value>{sum}; },
+            [&] {
+              Value before = b.make<vector::LoadOp>(type, totals, to);
+              return SmallVector<Value>{b.add(before, sum)};
+            })[0];
+        vector::StoreOp::create(b.builder, b.loc, total, totals,
+                                ValueRange{to});
+      },
+      format.lanes);
+  b.when(b.compare(arith::CmpIPredicate::eq, chain, b.index(chains - 1)),
+         [&] { finishSums(panel, totals, first); });
+}
+
 void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
                                Value panel, StepRange range) {
   Value zero = b.index(0);
@@ -138,8 +184,10 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
                         b.sub(panel, item.begin), zero);
   Value offset = b.mul(slot, b.mul(item.rows, b.index(format.rowSums())));
   Value isFirst = b.compare(arith::CmpIPredicate::eq, range.begin, zero);
+  Value isFirstChain = b.compare(arith::CmpIPredicate::eq, range.chain, zero);
   if (startSums)
-    b.when(isFirst, [&] { startSums(panel, sums, offset); });
+    b.when(b.make<arith::AndIOp>(isFirst, isFirstChain),
+           [&] { startSums(panel, sums, offset); });
   PanelPlace place = findPanel(panel, range);
   loopBy(b, b.maximum(range.steps, b.index(1)), block, [&](Value done) {
     TileCall call;
@@ -153,17 +201,23 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
     call.steps = b.minimum(block, b.sub(range.steps, done));
     call.sums = sums;
     call.sumsOffset = offset;
-    call.fresh = startSums ? b.integer(b.builder.getI1Type(), 0)
-                           : b.compare(arith::CmpIPredicate::eq,
-                                       b.add(range.begin, done), zero);
+    call.fresh =
+        b.compare(arith::CmpIPredicate::eq, b.add(range.begin, done), zero);
+    if (startSums)
+      call.fresh = b.select(isFirstChain, b.integer(b.builder.getI1Type(), 0),
+                            call.fresh);
     choosePrefetch(b, item, call, panel, range, done);
     emitTileCall(b, op, format, call);
   });
   Value isLast = b.compare(arith::CmpIPredicate::uge,
                            b.add(range.begin, range.steps), item.steps);
-  b.when(isLast, [&] { finishSums(panel, sums, offset); });
+  b.when(isLast, [&] { finishPanel(b, item, panel, range.chain, offset); });
   if (!item.next)
     return;
+  if (chains > 1)
+    isLast = b.make<arith::AndIOp>(
+        isLast,
+        b.compare(arith::CmpIPredicate::eq, range.chain, b.index(chains - 1)));
   // The stream of a single tile ends here; the next item's begins elsewhere.
   Value isEnd = b.make<arith::AndIOp>(
       isLast,

@@ -12,9 +12,9 @@
 
 namespace mlir::moe::detail {
 
-/// A part of the contraction. All of index type.
+/// A part of one chain of the contraction. All of index type.
 struct StepRange {
-  Value begin, steps;
+  Value begin, steps, chain;
 };
 
 /// Where staged rows go: row r at `r * stride`.
@@ -30,9 +30,10 @@ struct PanelPlace {
 
 class BlockedProduct {
 public:
-  /// `steps`: of the whole contraction, or kDynamic.
+  /// `steps`: of a chain, or kDynamic. The sums of `chains` chains are added
+  /// in order.
   BlockedProduct(const TileFormat &format, int64_t steps, int64_t rowBlock,
-                 int64_t panelRange);
+                 int64_t panelRange, int64_t chains = 1);
 
   /// Longest part where panels are made rather than found.
   static constexpr int64_t kMadeSteps = 512;
@@ -55,7 +56,7 @@ public:
     Value rows;
     /// Panels `begin` to `end - 1`, at most the range.
     Value begin, end;
-    /// Steps of the contraction.
+    /// Steps of a chain.
     Value steps;
     /// What the next item reads first; null: nothing is prefetched.
     std::optional<PanelPlace> next;
@@ -68,6 +69,9 @@ public:
   void emit(LoopBuilder &b, Operation *op, const Item &item);
 
 private:
+  void emitChain(LoopBuilder &b, Operation *op, const Item &item, Value chain);
+  void finishPanel(LoopBuilder &b, const Item &item, Value panel, Value chain,
+                   Value offset);
   void emitPanel(LoopBuilder &b, Operation *op, const Item &item, Value panel,
                  StepRange part);
   void choosePrefetch(LoopBuilder &b, const Item &item, TileCall &call,
@@ -75,8 +79,8 @@ private:
   int64_t stageElements() const;
 
   TileFormat format;
-  int64_t steps, rowBlock, panelRange;
-  Value stage, sums;
+  int64_t steps, rowBlock, panelRange, chains;
+  Value stage, sums, totals;
   /// Of the item being emitted: number of tiles, steps of a block and of a
   /// staged part, distance of staged rows.
   Value isSingle, block, part, stride;

@@ -19,8 +19,8 @@ Value mlir::moe::detail::emitSourceRow(LoopBuilder &b, GroupedMatmulOp op,
   return b.maximum(b.toIndex(b.load(op.getGather(), {row})), b.index(0));
 }
 
-Value Epilogue::emitMask(LoopBuilder &b, Value column) {
-  Value left = b.maximum(b.sub(b.index(op.getN()), column), b.index(0));
+Value Epilogue::emitMask(LoopBuilder &b, const Columns &columns, Value column) {
+  Value left = b.maximum(b.sub(columns.end, column), b.index(0));
   return b.make<vector::CreateMaskOp>(
       VectorType::get({format.lanes}, b.builder.getI1Type()), left);
 }
@@ -38,8 +38,8 @@ Value Epilogue::load(LoopBuilder &b, Value memref, Value leading, Value column,
 
 /// LLVM 22 turns a masked store of one known lane of 16 bits, cut from 32, into
 /// a store of 32: where one column is left it is stored as a scalar.
-void Epilogue::store(LoopBuilder &b, Value value, Value row, Value column,
-                     Value mask) {
+void Epilogue::store(LoopBuilder &b, const Columns &columns, Value value,
+                     Value row, Value column, Value mask) {
   SmallVector<Value> indices{row, column};
   if (!mask) {
     vector::StoreOp::create(b.builder, b.loc, value, flat.result, indices);
@@ -49,10 +49,10 @@ void Epilogue::store(LoopBuilder &b, Value value, Value row, Value column,
     vector::MaskedStoreOp::create(b.builder, b.loc, flat.result, indices, mask,
                                   value);
   };
-  if (op.getN() % format.lanes != 1)
+  if (blockColumns() % format.lanes != 1)
     return storeMasked();
-  Value isSingle =
-      b.compare(arith::CmpIPredicate::eq, column, b.index(op.getN() - 1));
+  Value isSingle = b.compare(arith::CmpIPredicate::eq,
+                             b.add(column, b.index(1)), columns.end);
   b.when(
       isSingle,
       [&] {
@@ -62,14 +62,14 @@ void Epilogue::store(LoopBuilder &b, Value value, Value row, Value column,
       storeMasked);
 }
 
-void Epilogue::emitStart(LoopBuilder &b, Value expert, Value column, Value rows,
-                         Value sums, Value offset) {
-  bool masked = op.getN() % format.width != 0;
+void Epilogue::emitStart(LoopBuilder &b, Value expert, const Columns &columns,
+                         Value rows, Value sums, Value offset) {
+  bool masked = blockColumns() % format.width != 0;
   b.loop(
       b.index(0), b.index(format.width),
       [&](Value c) {
-        Value at = b.add(column, c);
-        Value mask = masked ? emitMask(b, at) : Value();
+        Value at = b.add(columns.first, c);
+        Value mask = masked ? emitMask(b, columns, at) : Value();
         for (auto [w, bias] : llvm::enumerate(op.getBias())) {
           Value start =
               b.toReal(format.accumulator, load(b, bias, expert, at, mask));
@@ -109,8 +109,9 @@ static Value vectorizeEpilogue(LoopBuilder &b, Block &block,
   return mapping.lookup(block.getTerminator()->getOperand(0));
 }
 
-void Epilogue::emitRows(LoopBuilder &b, const RowBlock &block, Value column,
-                        Value sums, Value offset, bool masked) {
+void Epilogue::emitRows(LoopBuilder &b, const RowBlock &block,
+                        const Columns &columns, Value sums, Value offset,
+                        bool masked) {
   auto type = VectorType::get({format.lanes}, format.accumulator);
   b.loop(b.index(0), block.rows, [&](Value r) {
     Value row = b.add(block.first, r);
@@ -121,8 +122,8 @@ void Epilogue::emitRows(LoopBuilder &b, const RowBlock &block, Value column,
     b.loop(
         b.index(0), b.index(format.width),
         [&](Value c) {
-          Value at = b.add(column, c);
-          Value mask = masked ? emitMask(b, at) : Value();
+          Value at = b.add(columns.first, c);
+          Value mask = masked ? emitMask(b, columns, at) : Value();
           SmallVector<Value> arguments;
           for (int64_t w = 0; w < format.weights; ++w)
             arguments.push_back(b.make<vector::LoadOp>(
@@ -135,23 +136,24 @@ void Epilogue::emitRows(LoopBuilder &b, const RowBlock &block, Value column,
           llvm::append_range(arguments, scalars);
           Value value = vectorizeEpilogue(b, op.getEpilogue().front(),
                                           arguments, format.lanes);
-          store(b, value, row, at, mask);
+          store(b, columns, value, row, at, mask);
         },
         format.lanes);
   });
 }
 
-void Epilogue::emit(LoopBuilder &b, const RowBlock &block, Value column,
-                    Value sums, Value offset) {
-  int64_t n = op.getN();
-  if (n % format.width == 0)
-    return emitRows(b, block, column, sums, offset, /*masked=*/false);
-  if (n < format.width)
-    return emitRows(b, block, column, sums, offset, /*masked=*/true);
-  Value inside = b.compare(arith::CmpIPredicate::ule,
-                           b.add(column, b.index(format.width)), b.index(n));
+void Epilogue::emit(LoopBuilder &b, const RowBlock &block,
+                    const Columns &columns, Value sums, Value offset) {
+  auto rows = [&](bool masked) {
+    emitRows(b, block, columns, sums, offset, masked);
+  };
+  if (blockColumns() % format.width == 0)
+    return rows(/*masked=*/false);
+  if (blockColumns() < format.width)
+    return rows(/*masked=*/true);
+  Value inside =
+      b.compare(arith::CmpIPredicate::ule,
+                b.add(columns.first, b.index(format.width)), columns.end);
   b.when(
-      inside,
-      [&] { emitRows(b, block, column, sums, offset, /*masked=*/false); },
-      [&] { emitRows(b, block, column, sums, offset, /*masked=*/true); });
+      inside, [&] { rows(/*masked=*/false); }, [&] { rows(/*masked=*/true); });
 }

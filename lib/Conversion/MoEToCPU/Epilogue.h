@@ -19,22 +19,28 @@ public:
            const TileFormat &format)
       : op(op), flat(flat), format(format) {}
 
-  /// Writes the bias of `expert`, from column `column` of the result on, to the
-  /// sums of `rows` rows.
-  void emitStart(LoopBuilder &b, Value expert, Value column, Value rows,
-                 Value sums, Value offset);
+  /// Where a panel's columns stand in the result, and where they end.
+  struct Columns {
+    Value first, end;
+  };
+  /// Writes the bias of `expert` to the sums of `rows` rows.
+  void emitStart(LoopBuilder &b, Value expert, const Columns &columns,
+                 Value rows, Value sums, Value offset);
   /// Applies the op's epilogue and stores the block's rows.
-  void emit(LoopBuilder &b, const RowBlock &block, Value column, Value sums,
-            Value offset);
+  void emit(LoopBuilder &b, const RowBlock &block, const Columns &columns,
+            Value sums, Value offset);
 
 private:
-  void emitRows(LoopBuilder &b, const RowBlock &block, Value column, Value sums,
-                Value offset, bool masked);
+  void emitRows(LoopBuilder &b, const RowBlock &block, const Columns &columns,
+                Value sums, Value offset, bool masked);
   /// The lanes of a vector at `column` that the result has.
-  Value emitMask(LoopBuilder &b, Value column);
+  Value emitMask(LoopBuilder &b, const Columns &columns, Value column);
+  /// Columns of a hidden block of the result, which panels do not cross.
+  int64_t blockColumns() { return op.getN() / op.getBlocks(HiddenDim::N); }
   Value load(LoopBuilder &b, Value memref, Value leading, Value column,
              Value mask);
-  void store(LoopBuilder &b, Value value, Value row, Value column, Value mask);
+  void store(LoopBuilder &b, const Columns &columns, Value value, Value row,
+             Value column, Value mask);
 
   GroupedMatmulOp op;
   const FlatOperands &flat;

@@ -51,15 +51,30 @@ Value widenScalar(ImplicitLocOpBuilder &b, Value value, Type accumulator) {
 
 /// The indices of element [column, k] of one expert in the op's panels.
 SmallVector<Value> findInPanels(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
-                                Value weight, Value expert, Value column,
-                                Value k) {
-  if (op.getLayout() == WeightLayout::TransposedPanels)
+                                Value expert, Value column, Value k) {
+  PanelForm form = op.getForm();
+  int64_t columns = op.getN(), steps = op.getK();
+  if (op.getLayout() == WeightLayout::TransposedPanels) {
     std::swap(column, k);
-  auto type = cast<MemRefType>(weight.getType());
-  Value width = constantIndex(b, type.getDimSize(3));
-  SmallVector<Value> at{expert, arith::DivUIOp::create(b, column, width), k,
+    std::swap(columns, steps);
+  }
+  Value first = constantIndex(b, 0);
+  auto enterBlock = [&](Value &index, int64_t size, int64_t blocks) {
+    if (blocks == 1)
+      return;
+    Value length = constantIndex(b, size / blocks);
+    first =
+        arith::MulIOp::create(b, arith::DivUIOp::create(b, index, length),
+                              constantIndex(b, form.panelsPerBlock(columns)));
+    index = arith::RemUIOp::create(b, index, length);
+  };
+  enterBlock(column, columns, form.blocksOfN);
+  enterBlock(k, steps, form.blocksOfK);
+  Value width = constantIndex(b, form.width);
+  Value panel = arith::DivUIOp::create(b, column, width);
+  SmallVector<Value> at{expert, arith::AddIOp::create(b, first, panel), k,
                         arith::RemUIOp::create(b, column, width)};
-  if (type.getRank() == 5) {
+  if (form.pairs) {
     Value two = constantIndex(b, 2), one = constantIndex(b, 1);
     at[2] = arith::DivUIOp::create(b, k, two);
     Value second = arith::RemUIOp::create(b, k, two);
@@ -127,26 +142,41 @@ private:
                             memref::LoadOp::create(b, op.getBias()[i],
                                                    ValueRange{expert, column}),
                             accumulator);
-      auto chain = scf::ForOp::create(
-          b, zero, k, one, start,
-          [&, weight = weight](OpBuilder &inner, Location loc, Value kk,
-                               ValueRange acc) {
-            ImplicitLocOpBuilder body(loc, inner);
-            SmallVector<Value> at{expert, column, kk};
-            if (op.getLayout() == WeightLayout::KN)
-              std::swap(at[1], at[2]);
-            if (op.hasPanels())
-              at = findInPanels(body, op, weight, expert, column, kk);
-            Value x = widenScalar(
-                body,
-                memref::LoadOp::create(body, flat.rows, ValueRange{source, kk}),
-                accumulator);
-            Value w = widenScalar(
-                body, memref::LoadOp::create(body, weight, at), accumulator);
-            Value next = math::FmaOp::create(body, x, w, acc[0]);
-            scf::YieldOp::create(body, next);
-          });
-      arguments.push_back(chain.getResult(0));
+      auto emitChain = [&, weight = weight](Value from, Value to, Value start) {
+        return scf::ForOp::create(
+                   b, from, to, one, start,
+                   [&](OpBuilder &inner, Location loc, Value kk,
+                       ValueRange acc) {
+                     ImplicitLocOpBuilder body(loc, inner);
+                     SmallVector<Value> at{expert, column, kk};
+                     if (op.getLayout() == WeightLayout::KN)
+                       std::swap(at[1], at[2]);
+                     if (op.hasPanels())
+                       at = findInPanels(body, op, expert, column, kk);
+                     Value x = widenScalar(
+                         body,
+                         memref::LoadOp::create(body, flat.rows,
+                                                ValueRange{source, kk}),
+                         accumulator);
+                     Value w = widenScalar(
+                         body, memref::LoadOp::create(body, weight, at),
+                         accumulator);
+                     Value next = math::FmaOp::create(body, x, w, acc[0]);
+                     scf::YieldOp::create(body, next);
+                   })
+            .getResult(0);
+      };
+      // One chain per hidden block, and their results added in order.
+      int64_t blocks = op.getBlocks(HiddenDim::K);
+      Value size = arith::DivUIOp::create(b, k, constantIndex(b, blocks));
+      Value total = emitChain(zero, size, start), from = size;
+      for (int64_t block = 1; block < blocks; ++block) {
+        Value to = arith::AddIOp::create(b, from, size);
+        Value none = arith::ConstantOp::create(b, b.getZeroAttr(accumulator));
+        total = arith::AddFOp::create(b, total, emitChain(from, to, none));
+        from = to;
+      }
+      arguments.push_back(total);
     }
     for (Value operand : op.getVectors())
       arguments.push_back(

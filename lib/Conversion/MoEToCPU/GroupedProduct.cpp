@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::moe;
@@ -46,17 +47,41 @@ static Value emitWorkers(LoopBuilder &b, GroupedMatmulOp op) {
           .getResult(0));
 }
 
+int64_t GroupedProduct::countSteps(GroupedMatmulOp op, bool pairs) {
+  return llvm::divideCeil(op.getK() / op.getBlocks(HiddenDim::K),
+                          pairs ? 2 : 1);
+}
+
 GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
-                               const TileFormat &format, int64_t steps,
-                               int64_t panels)
-    : rewriter(rewriter), op(op), format(format), steps(steps), panels(panels),
+                               const TileFormat &format)
+    : rewriter(rewriter), op(op), format(format),
+      columnBlocks(op.getBlocks(HiddenDim::N)),
+      chains(op.getBlocks(HiddenDim::K)), steps(countSteps(op, format.pairs)),
+      blockPanels(llvm::divideCeil(op.getN() / columnBlocks, format.width)),
+      panels(columnBlocks * blockPanels),
       rowBlock(isDecode(op) ? kDecodeRowBlock : kPrefillRowBlock),
       mostPanels(std::min(kMostPanels, panels)), ib(op.getLoc(), rewriter),
       flat(flattenOperands(ib, op)), groups(emitGroups(ib, op)),
       rowBlocks(emitRowBlocks(ib, op, rowBlock)), b(rewriter, op.getLoc()),
-      blocks(format, steps, rowBlock, mostPanels) {
+      blocks(format, steps, rowBlock, mostPanels, chains) {
   if (format.pairs)
     recordNumerics(op);
+}
+
+Value GroupedProduct::blockOf(Value panel) {
+  return columnBlocks == 1 ? b.index(0) : b.div(panel, b.index(blockPanels));
+}
+
+Value GroupedProduct::columnInBlock(Value panel) {
+  if (columnBlocks > 1)
+    panel = b.make<arith::RemUIOp>(panel, b.index(blockPanels));
+  return b.mul(panel, b.index(format.width));
+}
+
+Epilogue::Columns GroupedProduct::columnsOf(Value panel) {
+  int64_t size = op.getN() / columnBlocks;
+  Value start = b.mul(blockOf(panel), b.index(size));
+  return {b.add(start, columnInBlock(panel)), b.add(start, b.index(size))};
 }
 
 void GroupedProduct::begin() {
@@ -83,22 +108,21 @@ void GroupedProduct::begin() {
 
 void GroupedProduct::finish(std::optional<FindFirst> findNext) {
   blocks.stageRows = [&](StepRange part, StagePlace place) {
+    int64_t size = op.getK() / chains;
+    Columns columns{b.mul(part.chain, b.index(size)), size};
     emitStageRows(
-        b, format, flat.rows, block.rows,
+        b, format, flat.rows, columns, block.rows,
         [&](Value r) { return emitSourceRow(b, op, b.add(block.first, r)); },
         part, place);
   };
   Epilogue epilogue(op, flat, format);
-  auto columnOf = [&](Value panel) {
-    return b.mul(panel, b.index(format.width));
-  };
   if (!op.getBias().empty())
     blocks.startSums = [&](Value panel, Value sums, Value offset) {
-      epilogue.emitStart(b, block.expert, columnOf(panel), block.rows, sums,
+      epilogue.emitStart(b, block.expert, columnsOf(panel), block.rows, sums,
                          offset);
     };
   blocks.finishSums = [&](Value panel, Value sums, Value offset) {
-    epilogue.emit(b, block, columnOf(panel), sums, offset);
+    epilogue.emit(b, block, columnsOf(panel), sums, offset);
   };
   auto firstPanel = [&](Value item) {
     return b.mul(b.make<arith::RemUIOp>(item, ranges), range);

@@ -13,23 +13,22 @@
 
 namespace mlir::moe::detail {
 
-/// Packed weights `[E, panels, steps, width]`, or with pairs of steps.
-struct PanelShape {
-  explicit PanelShape(MemRefType type)
-      : panels(type.getDimSize(1)), steps(type.getDimSize(2)),
-        width(type.getDimSize(3)), pairs(type.getRank() == 5) {}
-  int64_t panels, steps, width;
-  bool pairs;
-};
-
 /// Emits the parallel loop of one op. In order: the constructor, what the user
 /// needs before the loop, `begin`, the user's `blocks.findPanel` and scratch,
 /// `finish`.
 class GroupedProduct {
 public:
-  /// `steps` of the contraction and `panels` of `format.width` columns.
+  /// The op's N and K are static; panels of `format.width` columns do not cross
+  /// hidden blocks.
   GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
-                 const TileFormat &format, int64_t steps, int64_t panels);
+                 const TileFormat &format);
+
+  /// Steps of a chain of the op's contraction.
+  static int64_t countSteps(GroupedMatmulOp op, bool pairs);
+  /// The hidden block of columns that a panel belongs to, and its first column
+  /// in the block.
+  Value blockOf(Value panel);
+  Value columnInBlock(Value panel);
 
   /// Enters the body of the loop: `block` is the item's.
   void begin();
@@ -39,10 +38,13 @@ public:
   void finish(std::optional<FindFirst> findNext);
 
 private:
+  Epilogue::Columns columnsOf(Value panel);
+
   PatternRewriter &rewriter;
   GroupedMatmulOp op;
   TileFormat format;
-  int64_t steps, panels, rowBlock, mostPanels;
+  int64_t columnBlocks, chains, steps, blockPanels, panels, rowBlock,
+      mostPanels;
   ImplicitLocOpBuilder ib;
   FlatOperands flat;
   Groups groups;

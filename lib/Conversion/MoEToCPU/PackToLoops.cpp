@@ -11,11 +11,12 @@ using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
 namespace {
-/// One panel: `out[expert, panel, k, c] = weights[expert][first + c, k]` for
-/// c < valid, and 0 for the columns behind; for pairs `out[expert, panel, k /
-/// 2, c, 1 - k % 2]`, with 0 for an odd K's last.
+/// One panel of a hidden block, whose first k is `start`: `out[expert, panel,
+/// k, c] = weights[expert][first + c, k]` for c < valid, and 0 for the columns
+/// behind; for pairs `out[expert, panel, k / 2, c, 1 - k % 2]`, with 0 for an
+/// odd K's last.
 struct Panel {
-  Value weights, out, expert, panel, first, valid;
+  Value weights, out, expert, panel, first, valid, start;
   int64_t K, width;
   bool pairs;
 
@@ -59,7 +60,8 @@ static void packRows(LoopBuilder &b, const Panel &p) {
     b.loop(b.index(0), p.valid, [&](Value c) {
       Value n = b.add(p.first, c);
       b.loop(from, to, [&](Value k) {
-        b.store(b.load(p.weights, {p.expert, n, k}), p.out, p.place(b, k, c));
+        b.store(b.load(p.weights, {p.expert, n, b.add(p.start, k)}), p.out,
+                p.place(b, k, c));
       });
     });
     if (!isFull(b, p))
@@ -79,7 +81,8 @@ static void packColumns(LoopBuilder &b, const Panel &p) {
   b.loop(p.K, [&](Value k) {
     b.loop(b.index(0), p.valid, [&](Value c) {
       Value n = b.add(p.first, c);
-      b.store(b.load(p.weights, {p.expert, k, n}), p.out, p.place(b, k, c));
+      b.store(b.load(p.weights, {p.expert, b.add(p.start, k), n}), p.out,
+              p.place(b, k, c));
     });
     clearColumns(b, p, k);
   });
@@ -97,21 +100,31 @@ struct PackToLoops : OpRewritePattern<PackOp> {
     bool rows = op.getLayout() == WeightLayout::NK;
     auto weights = cast<MemRefType>(op.getWeights().getType());
     auto out = cast<MemRefType>(op.getOuts()[0].getType());
-    int64_t N = weights.getDimSize(rows ? 1 : 2);
-    int64_t panels = out.getDimSize(1), width = out.getDimSize(3);
+    PanelForm form = op.getForm();
+    int64_t N = weights.getDimSize(rows ? 1 : 2) / form.blocksOfN;
+    int64_t K = weights.getDimSize(rows ? 2 : 1) / form.blocksOfK;
+    int64_t panels = out.getDimSize(1), width = form.width;
+    int64_t blockPanels = panels / (form.blocksOfN * form.blocksOfK);
     b.parallel(b.index(out.getDimSize(0) * panels), [&](Value i) {
       Panel p;
       p.weights = op.getWeights();
       p.out = op.getOuts()[0];
       p.expert = b.div(i, b.index(panels));
       p.panel = b.make<arith::RemUIOp>(i, b.index(panels));
-      p.first = b.mul(p.panel, b.index(width));
-      p.K = weights.getDimSize(rows ? 2 : 1);
+      Value block = b.div(p.panel, b.index(blockPanels));
+      Value inBlock =
+          b.mul(b.make<arith::RemUIOp>(p.panel, b.index(blockPanels)),
+                b.index(width));
+      p.first = inBlock;
+      if (form.blocksOfN > 1)
+        p.first = b.add(b.mul(block, b.index(N)), inBlock);
+      p.start = form.blocksOfK > 1 ? b.mul(block, b.index(K)) : b.index(0);
+      p.K = K;
       p.width = width;
-      p.pairs = out.getRank() == 5;
+      p.pairs = form.pairs;
       p.valid = b.index(width);
       if (N % width != 0)
-        p.valid = b.minimum(p.valid, b.sub(b.index(N), p.first));
+        p.valid = b.minimum(p.valid, b.sub(b.index(N), inBlock));
       rows ? packRows(b, p) : packColumns(b, p);
       clearLastStep(b, p);
     });

@@ -34,33 +34,41 @@ LogicalResult PanelsToTiles::matchAndRewrite(GroupedMatmulOp op,
     return rewriter.notifyMatchFailure(op, "expected the buffer form");
   if (op.getContraction() || op.getLayout() != WeightLayout::Panels)
     return rewriter.notifyMatchFailure(op, "expected panels in mode rows");
-  auto type = cast<MemRefType>(op.getWeights().front().getType());
-  PanelShape shape(type);
-  if (!llvm::isPowerOf2_64(shape.width) || shape.steps < 1 || op.getN() < 1 ||
-      !llvm::all_of(op.getWeights(), isCompact))
+  PanelForm form = op.getForm();
+  int64_t n = op.getN(), k = op.getK();
+  if (!llvm::isPowerOf2_64(form.width) || ShapedType::isDynamic(k) || k < 1 ||
+      n < 1 || !llvm::all_of(op.getWeights(), isCompact))
     return rewriter.notifyMatchFailure(op, "expected compact whole vectors");
-  TileFormat format = TileFormat::get(
-      cast<FloatType>(type.getElementType()), op.getAccumulatorType(),
-      op.getWeights().size(), shape.width, shape.pairs, options);
-  format.ragged = shape.steps % TileFormat::kUnroll != 0;
+  auto element =
+      cast<FloatType>(getElementTypeOrSelf(op.getWeights().front().getType()));
+  TileFormat format =
+      TileFormat::get(element, op.getAccumulatorType(), op.getWeights().size(),
+                      form.width, form.pairs, options);
+  int64_t steps = form.steps(k);
+  format.ragged = steps % TileFormat::kUnroll != 0;
 
-  GroupedProduct product(rewriter, op, format, shape.steps, shape.panels);
+  GroupedProduct product(rewriter, op, format);
   LoopBuilder &b = product.b;
   SmallVector<Value> panels;
   for (Value weight : op.getWeights())
     panels.push_back(flatten(b, weight));
   product.begin();
   product.blocks.emitScratch(b);
-  auto findPlace = [&](Value expert, Value panel, Value step) {
-    Value row = b.add(b.mul(expert, b.index(shape.panels)), panel);
-    row = b.add(b.mul(row, b.index(shape.steps)), step);
+  // Panels of the whole expert, and of one block of the contraction.
+  int64_t blockPanels = form.panelsPerBlock(n) * form.blocksOfN;
+  int64_t expertPanels = blockPanels * form.blocksOfK;
+  auto findPlace = [&](Value expert, Value panel, Value chain, Value step) {
+    Value row = b.add(b.mul(expert, b.index(expertPanels)), panel);
+    if (form.blocksOfK > 1)
+      row = b.add(row, b.mul(chain, b.index(blockPanels)));
+    row = b.add(b.mul(row, b.index(steps)), step);
     return PanelPlace{panels, b.mul(row, b.index(format.stepElements()))};
   };
   product.blocks.findPanel = [&](Value panel, StepRange part) {
-    return findPlace(product.block.expert, panel, part.begin);
+    return findPlace(product.block.expert, panel, part.chain, part.begin);
   };
   product.finish([&](Value expert, Value panel) {
-    return findPlace(expert, panel, b.index(0));
+    return findPlace(expert, panel, b.index(0), b.index(0));
   });
   rewriter.eraseOp(op);
   return success();

@@ -32,14 +32,14 @@ static Value swapHalves(LoopBuilder &b, Value words) {
 }
 
 void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
-                                      Value source, Value count,
+                                      Value source, Columns columns,
+                                      Value count,
                                       function_ref<Value(Value)> findRow,
                                       StepRange range, StagePlace place) {
   auto type = cast<MemRefType>(source.getType());
   Type element = type.getElementType(), word = format.stageElement();
   int64_t lanes = format.lanes, factors = format.pairs ? 2 : 1;
-  int64_t k = type.getDimSize(1);
-  Value size = b.dim(source, 1);
+  Value size = b.index(columns.size);
   Value end = b.add(range.begin, range.steps);
   // Vectors as long as both their elements exist.
   Value whole = b.minimum(end, b.div(size, b.index(factors)));
@@ -47,9 +47,9 @@ void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
   whole = b.mul(b.div(whole, b.index(lanes)), b.index(lanes));
   auto stageVector = [&](Value row, Value to, Value step) {
     Value at = b.mul(b.add(range.begin, step), b.index(factors));
-    Value value =
-        b.make<vector::LoadOp>(VectorType::get({lanes * factors}, element),
-                               source, ValueRange{row, at});
+    Value value = b.make<vector::LoadOp>(
+        VectorType::get({lanes * factors}, element), source,
+        ValueRange{row, b.add(columns.first, at)});
     if (format.pairs)
       value = swapHalves(
           b, b.make<vector::BitCastOp>(VectorType::get({lanes}, word), value));
@@ -60,12 +60,15 @@ void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
   };
   auto stageScalar = [&](Value row, Value to, Value step) {
     Value at = b.mul(b.add(range.begin, step), b.index(factors));
-    Value value = b.load(source, {row, at});
+    Value value = b.load(source, {row, b.add(columns.first, at)});
     if (format.pairs) {
       Value other = b.add(at, b.index(1));
       Value second = b.choose(
           b.compare(arith::CmpIPredicate::ult, other, size),
-          [&] { return SmallVector<Value>{b.load(source, {row, other})}; },
+          [&] {
+            return SmallVector<Value>{
+                b.load(source, {row, b.add(columns.first, other)})};
+          },
           [&] { return SmallVector<Value>{b.real(element, 0.0)}; })[0];
       value = makeWord(b, word, value, second);
     } else {
@@ -78,7 +81,7 @@ void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
     b.loop(
         b.index(0), whole, [&](Value step) { stageVector(row, to, step); },
         lanes);
-    if (ShapedType::isDynamic(k) || k % (lanes * factors) != 0)
+    if (columns.size % (lanes * factors) != 0)
       b.loop(whole, range.steps,
              [&](Value step) { stageScalar(row, to, step); });
   });

@@ -10,12 +10,20 @@
 
 namespace mlir::moe::detail {
 
+/// Columns `[first, first + size)` of a matrix.
+struct Columns {
+  Value first;
+  int64_t size;
+};
+
 /// Copies `count` rows of `source` [rows, K] to the stage; `findRow(r)` is the
-/// source of row r. Widens elements, or makes pairs of them, as `format` says;
-/// a missing second index of a pair is 0.
+/// source of row r, and step 0 is at the first of `columns`. Widens elements,
+/// or makes pairs of them, as `format` says; a missing second index of a pair
+/// is 0.
 void emitStageRows(LoopBuilder &b, const TileFormat &format, Value source,
-                   Value count, function_ref<Value(Value)> findRow,
-                   StepRange range, StagePlace place);
+                   Columns columns, Value count,
+                   function_ref<Value(Value)> findRow, StepRange range,
+                   StagePlace place);
 
 /// Transposes a square of vectors: lane j of vector i becomes lane i of j.
 SmallVector<Value> emitTranspose(LoopBuilder &b, SmallVector<Value> rows);

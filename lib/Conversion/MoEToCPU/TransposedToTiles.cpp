@@ -34,23 +34,22 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
       op.getLayout() != WeightLayout::TransposedPanels)
     return rewriter.notifyMatchFailure(op, "expected transposed panels");
   auto type = cast<MemRefType>(op.getWeights().front().getType());
-  PanelShape shape(type);
+  PanelForm form = op.getForm();
   int64_t k = op.getK(), n = op.getN();
-  if (ShapedType::isDynamic(k) || !llvm::isPowerOf2_64(shape.width) ||
-      shape.steps < 1 || n < 1 || k < 1 || !type.getLayout().isIdentity())
+  if (ShapedType::isDynamic(k) || !llvm::isPowerOf2_64(form.width) || n < 1 ||
+      k < 1 || !type.getLayout().isIdentity())
     return rewriter.notifyMatchFailure(op, "expected compact whole vectors");
   FloatType accumulator = op.getAccumulatorType();
   int64_t width = options.scratchWidth(accumulator);
   TileFormat format = TileFormat::get(
-      shape.pairs ? cast<FloatType>(type.getElementType()) : accumulator,
-      accumulator, /*weights=*/1, width, shape.pairs, options);
-  if (shape.width % format.lanes != 0)
+      form.pairs ? cast<FloatType>(type.getElementType()) : accumulator,
+      accumulator, /*weights=*/1, width, form.pairs, options);
+  if (form.width % format.lanes != 0)
     return rewriter.notifyMatchFailure(op, "expected whole vectors per panel");
-  int64_t steps = llvm::divideCeil(k, shape.pairs ? 2 : 1);
-  format.ragged = steps % TileFormat::kUnroll != 0;
+  int64_t stepsOfChain = GroupedProduct::countSteps(op, form.pairs);
+  format.ragged = stepsOfChain % TileFormat::kUnroll != 0;
 
-  GroupedProduct product(rewriter, op, format, steps,
-                         llvm::divideCeil(n, width));
+  GroupedProduct product(rewriter, op, format);
   LoopBuilder &b = product.b;
   Value panels = flatten(b, op.getWeights().front());
   int64_t expertElements = type.getNumElements() / op.getNumExperts();
@@ -58,11 +57,19 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
   product.blocks.makesPanels = true;
   product.blocks.emitScratch(b);
   Value scratch = product.blocks.emitPanelScratch(b);
+  // The packed matrix is [k, n]: its panels hold columns of k, its steps are
+  // columns of the result.
+  int64_t steps = form.steps(n), blockPanels = form.panelsPerBlock(k);
+  int64_t blockElements =
+      blockPanels * steps * form.width * (form.pairs ? 2 : 1);
   product.blocks.findPanel = [&](Value panel, StepRange range) {
     PanelPlace place{{scratch}, b.index(0)};
     Value base = b.mul(product.block.expert, b.index(expertElements));
-    emitTransposedPanel(b, format, panels, base, shape.steps, shape.width,
-                        b.mul(panel, b.index(width)), range, place);
+    // Of the hidden block of k or of n, whichever is cut.
+    Value block = form.blocksOfN > 1 ? range.chain : product.blockOf(panel);
+    base = b.add(base, b.mul(block, b.index(blockElements)));
+    emitTransposedPanel(b, format, panels, base, steps, form.width,
+                        product.columnInBlock(panel), range, place);
     return place;
   };
   product.finish(std::nullopt);

@@ -192,23 +192,60 @@ int64_t GroupedMatmulOp::getK() {
       .getDimSize(getLayout() == WeightLayout::KN ? 1 : 2);
 }
 
+PanelForm GroupedMatmulOp::getForm() {
+  ShapedType weight = shapedType(getWeights().front());
+  PanelForm form{weight.getDimSize(3), weight.getRank() == 5,
+                 getBlocks(HiddenDim::N), getBlocks(HiddenDim::K)};
+  if (getLayout() == WeightLayout::TransposedPanels)
+    std::swap(form.blocksOfN, form.blocksOfK);
+  return form;
+}
+
 FloatType GroupedMatmulOp::getAccumulatorType() {
   if (getElementTypeOrSelf(getRows().front().getType()).isF64())
     return Float64Type::get(getContext());
   return Float32Type::get(getContext());
 }
 
-SmallVector<int64_t> mlir::moe::getPanelShape(int64_t experts, int64_t n,
-                                              int64_t k, int64_t width,
-                                              bool pairs) {
-  auto parts = [](int64_t size, int64_t part) {
-    return ShapedType::isDynamic(size)
-               ? size
-               : static_cast<int64_t>(llvm::divideCeil(size, part));
-  };
-  if (!pairs)
-    return {experts, parts(n, width), k, width};
-  return {experts, parts(n, width), parts(k, 2), width, 2};
+/// The parts of at most `part` that `size` has; dynamic stays dynamic.
+static int64_t countParts(int64_t size, int64_t part) {
+  return ShapedType::isDynamic(size)
+             ? size
+             : static_cast<int64_t>(llvm::divideCeil(size, part));
+}
+
+int64_t PanelForm::panelsPerBlock(int64_t n) const {
+  return countParts(countParts(n, blocksOfN), width);
+}
+
+int64_t PanelForm::steps(int64_t k) const {
+  return countParts(countParts(k, blocksOfK), pairs ? 2 : 1);
+}
+
+SmallVector<int64_t> PanelForm::shape(int64_t experts, int64_t n,
+                                      int64_t k) const {
+  int64_t panels = panelsPerBlock(n);
+  if (!ShapedType::isDynamic(panels))
+    panels *= blocksOfN * blocksOfK;
+  SmallVector<int64_t> sizes{experts, panels, steps(k), width};
+  if (pairs)
+    sizes.push_back(2);
+  return sizes;
+}
+
+/// hidden_c1: the dimension of the given size is a multiple of its blocks.
+static LogicalResult verifyHidden(Operation *op,
+                                  std::optional<HiddenAttr> hidden, int64_t n,
+                                  int64_t k) {
+  if (!hidden)
+    return success();
+  int64_t size = hidden->getDim() == HiddenDim::N ? n : k;
+  if (!ShapedType::isDynamic(size) && size % hidden->getBlocks() == 0)
+    return success();
+  return op->emitOpError("expected a dimension ")
+         << stringifyHiddenDim(hidden->getDim()) << " that is a multiple of "
+         << hidden->getBlocks() << " hidden blocks, got "
+         << (ShapedType::isDynamic(size) ? "?" : std::to_string(size));
 }
 
 /// grouped_c4: the epilogue's arguments, ops and yield.
@@ -240,7 +277,7 @@ static LogicalResult verifyEpilogue(GroupedMatmulOp op) {
 static LogicalResult verifyContractionMode(GroupedMatmulOp op) {
   if (op.getRows().size() != 2 || !op.getWeights().empty() ||
       !op.getBias().empty() || op.getGather() || !op.getVectors().empty() ||
-      !op.getElements().empty() || !op.getScalars().empty() ||
+      !op.getElements().empty() || !op.getScalars().empty() || op.getHidden() ||
       op.getEpilogue().getNumArguments() != 0 ||
       op.getEpilogue().front().getOperations().size() != 1 ||
       op.getEpilogue().front().getTerminator()->getNumOperands() != 0)
@@ -289,6 +326,9 @@ LogicalResult GroupedMatmulOp::verify() {
            << rows.getRank() << " like the rows, got " << result;
   // getK() reads the weights, which are to be checked here.
   int64_t experts = getNumExperts(), n = getN(), k = rows.getShape().back();
+  // grouped_c7
+  if (failed(verifyHidden(*this, getHidden(), n, k)))
+    return failure();
   // grouped_c2
   for (Value other : getWeights())
     if (shapedType(other).getShape() != weight.getShape() ||
@@ -311,10 +351,10 @@ LogicalResult GroupedMatmulOp::verify() {
       return emitOpError("expected rows and panels of bf16 where panels hold "
                          "pairs, got ")
              << rows << " and " << weight;
-    if (failed(verifyShape(*this, "panels", weight,
-                           getPanelShape(experts, transposed ? k : n,
-                                         transposed ? n : k,
-                                         weight.getDimSize(3), pairs))))
+    PanelForm form = getForm();
+    if (failed(verifyShape(
+            *this, "panels", weight,
+            form.shape(experts, transposed ? k : n, transposed ? n : k))))
       return failure();
   } else {
     bool nk = getLayout() == WeightLayout::NK;
@@ -394,6 +434,15 @@ GroupedMatmulOp::reifyResultShapes(OpBuilder &builder,
 // PackOp
 //===----------------------------------------------------------------------===//
 
+PanelForm PackOp::getForm() {
+  ShapedType result = getDestinationType(*this, getOuts(), 0);
+  PanelForm form{result.getDimSize(3), result.getRank() == 5};
+  if (std::optional<HiddenAttr> hidden = getHidden())
+    (hidden->getDim() == HiddenDim::N ? form.blocksOfN : form.blocksOfK) =
+        hidden->getBlocks();
+  return form;
+}
+
 LogicalResult PackOp::verify() {
   if (failed(verifyForm(*this, getOuts(), 1, 1)))
     return failure();
@@ -415,9 +464,10 @@ LogicalResult PackOp::verify() {
   int64_t width = result.getDimSize(3);
   if (width < 1)
     return emitOpError("expected panels of width >= 1, got ") << result;
-  return verifyShape(
-      *this, "panels", result,
-      getPanelShape(weights.getDimSize(0), n, k, width, result.getRank() == 5));
+  if (failed(verifyHidden(*this, getHidden(), n, k)))
+    return failure();
+  return verifyShape(*this, "panels", result,
+                     getForm().shape(weights.getDimSize(0), n, k));
 }
 
 void PackOp::getEffects(Effects &effects) {

@@ -150,6 +150,14 @@ void RouterAttr::print(AsmPrinter &printer) const {
   os << ">";
 }
 
+LogicalResult HiddenAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t blocks, HiddenDim dim) {
+  // hidden_c1
+  if (blocks < 1)
+    return emitError() << "expected at least one hidden block, got " << blocks;
+  return success();
+}
+
 LogicalResult RouterAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  Score score, bool afterTopK, int64_t groups,
                                  int64_t keep, GroupScore, Normalize,

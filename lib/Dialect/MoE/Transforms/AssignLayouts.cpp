@@ -106,12 +106,35 @@ void addUse(SmallVectorImpl<PackedArgument> &arguments, const ParameterUse &use,
   arguments.push_back({use.argument, use.packing, {&operand}});
 }
 
+/// Cuts the hidden dimension of two products of which the second reads the
+/// first's result, where the blocks are equal.
+void cutHidden(GroupedMatmulOp second, int64_t blocks) {
+  auto first = second.getRows().front().getDefiningOp<GroupedMatmulOp>();
+  if (!first || first.getContraction() || second.getContraction() ||
+      first.getHidden() || second.getHidden() ||
+      first.getSizes() != second.getSizes() || second.getGather())
+    return;
+  int64_t hidden = second.getK();
+  if (ShapedType::isDynamic(hidden) || hidden % blocks != 0)
+    return;
+  MLIRContext *context = second.getContext();
+  first.setHiddenAttr(HiddenAttr::get(context, blocks, HiddenDim::N));
+  second.setHiddenAttr(HiddenAttr::get(context, blocks, HiddenDim::K));
+}
+
 struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
   using AssignLayoutsPassBase::AssignLayoutsPassBase;
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
     PackFunctions functions(module);
+    if (hiddenBlocks < 1) {
+      module.emitError("expected at least one hidden block, got ")
+          << hiddenBlocks;
+      return signalPassFailure();
+    }
+    if (hiddenBlocks > 1)
+      module.walk([&](GroupedMatmulOp op) { cutHidden(op, hiddenBlocks); });
     for (func::FuncOp function : llvm::to_vector(module.getOps<func::FuncOp>()))
       if (!function.isExternal())
         assign(function, functions);
@@ -119,7 +142,8 @@ struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
 
 private:
   void assign(func::FuncOp function, PackFunctions &functions);
-  int64_t getWidth(GroupedMatmulOp op);
+  /// The form of the op's weights as forward panels.
+  PanelForm getForm(GroupedMatmulOp op);
   /// Whether the target has a dot product for the op's rows and weights.
   bool hasPairs(GroupedMatmulOp op) {
     auto isBF16 = [](Value value) {
@@ -128,7 +152,7 @@ private:
     return pairs && isBF16(op.getRows().front()) &&
            isBF16(op.getWeights().front());
   }
-  void packInStep(GroupedMatmulOp op, OpOperand &weight, int64_t width);
+  void packInStep(GroupedMatmulOp op, OpOperand &weight, const PanelForm &form);
   bool shareTransposed(func::FuncOp function, GroupedMatmulOp op,
                        MutableArrayRef<PackedArgument> arguments);
   /// Makes a bias or vector consecutive, at loading where it is a parameter.
@@ -156,13 +180,19 @@ bool isNamed(func::FuncOp function) {
   return !uses || !uses->empty();
 }
 
-int64_t AssignLayouts::getWidth(GroupedMatmulOp op) {
+PanelForm AssignLayouts::getForm(GroupedMatmulOp op) {
   bool isWide = op.getAccumulatorType().isF64();
   int64_t least = isWide ? 8 : 16;
   int64_t width = panelWidth / op.getWeights().size() / (isWide ? 2 : 1);
   // A panel wider than the matrix would hold zeros only.
-  int64_t needed = llvm::PowerOf2Ceil(static_cast<uint64_t>(op.getN()));
-  return std::max(least, std::min(width, needed));
+  PanelForm form;
+  form.blocksOfN = op.getBlocks(HiddenDim::N);
+  form.blocksOfK = op.getBlocks(HiddenDim::K);
+  auto needed = static_cast<int64_t>(
+      llvm::PowerOf2Ceil(static_cast<uint64_t>(op.getN() / form.blocksOfN)));
+  form.width = std::max(least, std::min(width, needed));
+  form.pairs = hasPairs(op);
+  return form;
 }
 
 void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
@@ -189,20 +219,19 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
     }
     if (!fixed && shareTransposed(function, op, arguments))
       continue;
-    int64_t width = getWidth(op);
+    PanelForm form = getForm(op);
     bool allParameters = true;
     for (OpOperand &weight : op.getWeightsMutable()) {
       std::optional<ParameterUse> use;
       if (!fixed)
         use = traceParameter(function, weight.get());
       if (!use) {
-        packInStep(op, weight, width);
+        packInStep(op, weight, form);
         allParameters = false;
         continue;
       }
       use->packing.layout = op.getLayout();
-      use->packing.width = width;
-      use->packing.pairs = hasPairs(op);
+      use->packing.form = form;
       addUse(arguments, *use, weight);
     }
     if (!allParameters)
@@ -225,11 +254,13 @@ bool AssignLayouts::shareTransposed(func::FuncOp function, GroupedMatmulOp op,
     return false;
   for (PackedArgument &packed : arguments) {
     const Packing &packing = packed.packing;
-    if (packed.original != use->argument || packing.width == 0 ||
+    if (packed.original != use->argument || packing.form.width == 0 ||
         packing.layout != WeightLayout::NK ||
         !(packing.first == use->packing.first) ||
         !(packing.second == use->packing.second) ||
-        packing.pairs != hasPairs(op))
+        packing.form.pairs != hasPairs(op) ||
+        packing.form.blocksOfN != op.getBlocks(HiddenDim::K) ||
+        packing.form.blocksOfK != op.getBlocks(HiddenDim::N))
       continue;
     packed.uses.push_back(&weight);
     op.setLayout(WeightLayout::TransposedPanels);
@@ -269,16 +300,16 @@ void AssignLayouts::assignVector(func::FuncOp function, OpOperand &vector,
 }
 
 void AssignLayouts::packInStep(GroupedMatmulOp op, OpOperand &weight,
-                               int64_t width) {
+                               const PanelForm &form) {
   OpBuilder builder(op);
   bool nk = op.getLayout() == WeightLayout::NK;
   auto type = cast<RankedTensorType>(weight.get().getType());
   int64_t n = type.getDimSize(nk ? 1 : 2), k = type.getDimSize(nk ? 2 : 1);
-  auto packed = RankedTensorType::get(
-      getPanelShape(type.getDimSize(0), n, k, width, hasPairs(op)),
-      type.getElementType());
+  auto packed = RankedTensorType::get(form.shape(type.getDimSize(0), n, k),
+                                      type.getElementType());
   weight.set(PackOp::create(builder, op.getLoc(), TypeRange(packed),
-                            weight.get(), /*outs=*/ValueRange(), op.getLayout())
+                            weight.get(), /*outs=*/ValueRange(), op.getLayout(),
+                            getHidden(&getContext(), form))
                  .getResult(0));
   ++numStepPacks;
 }

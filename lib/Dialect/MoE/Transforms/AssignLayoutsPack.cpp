@@ -24,13 +24,12 @@ static SmallVector<int64_t> getPackedSlice(const ParameterShape &shape,
                                            const Packing &packing) {
   if (shape.slice.size() == 1)
     return {packing.second.size};
-  if (packing.width == 0)
+  if (packing.form.width == 0)
     return {packing.first.size, packing.second.size};
   bool nk = packing.layout == WeightLayout::NK;
   int64_t n = nk ? packing.first.size : packing.second.size;
   int64_t k = nk ? packing.second.size : packing.first.size;
-  SmallVector<int64_t> sizes =
-      getPanelShape(/*experts=*/1, n, k, packing.width, packing.pairs);
+  SmallVector<int64_t> sizes = packing.form.shape(/*experts=*/1, n, k);
   sizes.erase(sizes.begin());
   return sizes;
 }
@@ -41,7 +40,7 @@ RankedTensorType mlir::moe::detail::getPackedType(const ParameterShape &shape,
   // Panels have a leading dim in any case.
   bool stacked =
       static_cast<int64_t>(shape.slice.size()) < shape.logical.getRank();
-  if (packing.width != 0 || stacked)
+  if (packing.form.width != 0 || stacked)
     sizes.insert(sizes.begin(), shape.slices);
   return RankedTensorType::get(sizes, shape.logical.getElementType());
 }
@@ -74,8 +73,10 @@ DictionaryAttr PackFunctions::getPacking(Location loc, ParamAttr param,
   print(part);
   print(packing.first);
   print(packing.second);
-  stream << source << packing.width << static_cast<int>(packing.layout)
-         << packing.pairs << param.getTranspose();
+  const PanelForm &form = packing.form;
+  stream << source << form.width << ' ' << static_cast<int>(packing.layout)
+         << form.pairs << form.blocksOfN << ':' << form.blocksOfK
+         << param.getTranspose();
   auto *it = llvm::find_if(
       entries, [&](const Entry &entry) { return entry.key == key; });
   if (it == entries.end()) {
@@ -108,9 +109,19 @@ static Value extract(OpBuilder &builder, Location loc, Value source,
                                         strides);
 }
 
+HiddenAttr mlir::moe::detail::getHidden(MLIRContext *context,
+                                        const PanelForm &form) {
+  if (form.blocksOfN > 1)
+    return HiddenAttr::get(context, form.blocksOfN, HiddenDim::N);
+  if (form.blocksOfK > 1)
+    return HiddenAttr::get(context, form.blocksOfK, HiddenDim::K);
+  return {};
+}
+
 /// `[d0, d1]` in the file's order to panels; the transpose is part of packing.
 static Value packMatrix(OpBuilder &builder, Location loc, Value matrix,
-                        WeightLayout layout, RankedTensorType result) {
+                        WeightLayout layout, const PanelForm &form,
+                        RankedTensorType result) {
   auto type = cast<RankedTensorType>(matrix.getType());
   SmallVector<int64_t> shape(type.getShape());
   shape.insert(shape.begin(), 1);
@@ -121,7 +132,8 @@ static Value packMatrix(OpBuilder &builder, Location loc, Value matrix,
   panels.insert(panels.begin(), 1);
   auto panelType = RankedTensorType::get(panels, type.getElementType());
   Value packed = PackOp::create(builder, loc, TypeRange(panelType), stacked,
-                                /*outs=*/ValueRange(), layout)
+                                /*outs=*/ValueRange(), layout,
+                                getHidden(builder.getContext(), form))
                      .getResult(0);
   SmallVector<ReassociationIndices> groups{{0, 1}};
   for (int64_t d = 2; d < panelType.getRank(); ++d)
@@ -151,10 +163,11 @@ func::FuncOp PackFunctions::create(Location loc, ParamAttr param,
   if (param.getTranspose())
     std::swap(places[0], places[1]);
   Value value = extract(builder, loc, function.getArgument(0), places);
-  if (packing.width != 0) {
+  if (packing.form.width != 0) {
     bool nk = (packing.layout == WeightLayout::NK) != param.getTranspose();
     value = packMatrix(builder, loc, value,
-                       nk ? WeightLayout::NK : WeightLayout::KN, result);
+                       nk ? WeightLayout::NK : WeightLayout::KN, packing.form,
+                       result);
   } else if (param.getTranspose()) {
     Value empty = tensor::EmptyOp::create(builder, loc, result.getShape(),
                                           result.getElementType());

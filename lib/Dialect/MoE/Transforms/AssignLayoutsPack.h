@@ -22,17 +22,17 @@ struct Packing {
   Columns first, second;
   /// Whether d0 is N (`nk`) or K (`kn`). Without panels of no meaning.
   WeightLayout layout = WeightLayout::NK;
-  /// Columns of a panel; 0: row-major, as in the program.
-  int64_t width = 0;
-  /// Whether panels hold pairs of steps.
-  bool pairs = false;
+  /// The panels; of width 0: row-major, as in the program.
+  PanelForm form;
 
   bool operator==(const Packing &other) const {
     return first == other.first && second == other.second &&
-           layout == other.layout && width == other.width &&
-           pairs == other.pairs;
+           layout == other.layout && form == other.form;
   }
 };
+
+/// The attribute of a pack op for a form; null where nothing is cut.
+HiddenAttr getHidden(MLIRContext *context, const PanelForm &form);
 
 /// A parameter as the program has it: `slices` matrices or vectors.
 struct ParameterShape {

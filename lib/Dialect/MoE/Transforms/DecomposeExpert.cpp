@@ -160,15 +160,31 @@ static Value weightAsKN(DecomposeBuilder &b, GroupedMatmulOp op, Value weights,
       {b.size(op.getRows().front(), shapedRank(op.getRows().front()) - 1),
        b.getIndexAttr(op.getN())},
       element);
-  bool pairs = shapedRank(weight) == 4;
   return b.map({}, out, [&](ValueRange) -> Value {
-    // The indices of the packed `[n, k]`.
+    // The indices of the packed `[n, k]`, in the block where they are.
     Value k = b.loopIndex(0), n = b.loopIndex(1), width = b.dim(weight, 2);
-    if (op.getLayout() == WeightLayout::TransposedPanels)
+    int64_t sizeOfK = op.getK(), sizeOfN = op.getN();
+    PanelForm form = op.getForm();
+    if (op.getLayout() == WeightLayout::TransposedPanels) {
       std::swap(k, n);
+      std::swap(sizeOfK, sizeOfN);
+    }
+    Value first;
+    auto enterBlock = [&](Value &index, int64_t size, int64_t blocks) {
+      if (blocks == 1)
+        return;
+      Value length = b.index(size / blocks);
+      Value block = arith::DivUIOp::create(b, index, length);
+      index = arith::RemUIOp::create(b, index, length);
+      first = b.mul(block, b.index(form.panelsPerBlock(sizeOfN)));
+    };
+    enterBlock(n, sizeOfN, form.blocksOfN);
+    enterBlock(k, sizeOfK, form.blocksOfK);
     Value panel = arith::DivUIOp::create(b, n, width);
+    if (first)
+      panel = b.add(first, panel);
     Value column = arith::RemUIOp::create(b, n, width);
-    if (!pairs)
+    if (!form.pairs)
       return b.extract(weight, {panel, k, column});
     Value two = b.index(2), one = b.index(1);
     Value step = arith::DivUIOp::create(b, k, two);
@@ -263,6 +279,48 @@ static Values contractRows(DecomposeBuilder &b, GroupedMatmulOp op,
       });
 }
 
+/// Columns `[begin, begin + size)` of a matrix's dim `dim`.
+static Value sliceDim(DecomposeBuilder &b, Value matrix, unsigned dim,
+                      int64_t begin, int64_t size) {
+  SmallVector<OpFoldResult> offsets(2, b.getIndexAttr(0)),
+      strides(2, b.getIndexAttr(1)),
+      sizes{b.size(matrix, 0), b.size(matrix, 1)};
+  offsets[dim] = b.getIndexAttr(begin);
+  sizes[dim] = b.getIndexAttr(size);
+  return tensor::ExtractSliceOp::create(b, matrix, offsets, sizes, strides);
+}
+
+/// The product of a group's rows and weight `i`: one chain per hidden block,
+/// and the blocks' results added in order.
+static Value multiply(DecomposeBuilder &b, GroupedMatmulOp op, unsigned i,
+                      const Group &group, Value rows, OpFoldResult columns) {
+  Value weight = weightAsKN(b, op, op.getWeights()[i], group.expert);
+  int64_t blocks = op.getBlocks(HiddenDim::K);
+  Value total;
+  for (int64_t block = 0; block < blocks; ++block) {
+    Value left = rows, right = weight;
+    if (blocks > 1) {
+      int64_t size = op.getK() / blocks;
+      left = sliceDim(b, rows, 1, block * size, size);
+      right = sliceDim(b, weight, 0, block * size, size);
+    }
+    FloatType type = op.getAccumulatorType();
+    Value start = block == 0 ? initialSums(b, op, i, group, columns)
+                             : b.filled({group.size, columns}, b.real(type, 0));
+    Value sum =
+        b.generic("prp", {{left, {0, 1}}, {right, {1, 2}}}, {{start, {0, 2}}},
+                  [&](ValueRange args) { return multiplyAdd(b, args); })[0];
+    total = total ? b.generic("pp", {{total, {0, 1}}, {sum, {0, 1}}},
+                              {{b.empty({group.size, columns}, type), {0, 1}}},
+                              [&](ValueRange args) {
+                                return Values{
+                                    arith::AddFOp::create(b, args[0], args[1])};
+                              })[0]
+                  : sum;
+  }
+  return total;
+}
+
 void mlir::moe::detail::decompose(RewriterBase &rewriter, GroupedMatmulOp op) {
   DecomposeBuilder b(rewriter, op);
   ReifiedRankedShapedTypeDims shapes;
@@ -276,21 +334,17 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, GroupedMatmulOp op) {
     return;
   }
   OpFoldResult columns = shapes[0].back();
-  Values results = forEachGroup(
-      b, op.getSizes(), op.isPadded(), out,
-      [&](const Group &group, ValueRange carried) {
-        Value rows = productRows(b, op, group);
-        Values sums;
-        for (auto [i, weights] : llvm::enumerate(op.getWeights()))
-          sums.push_back(b.generic(
-              "prp",
-              {{rows, {0, 1}},
-               {weightAsKN(b, op, weights, group.expert), {1, 2}}},
-              {{initialSums(b, op, i, group, columns), {0, 2}}},
-              [&](ValueRange args) { return multiplyAdd(b, args); })[0]);
-        Value result = applyEpilogue(rewriter, b, op, group, sums, columns);
-        return Values{group.insert(result, carried[0])};
-      });
+  Values results =
+      forEachGroup(b, op.getSizes(), op.isPadded(), out,
+                   [&](const Group &group, ValueRange carried) {
+                     Value rows = productRows(b, op, group);
+                     Values sums;
+                     for (unsigned i = 0; i < op.getWeights().size(); ++i)
+                       sums.push_back(multiply(b, op, i, group, rows, columns));
+                     Value result =
+                         applyEpilogue(rewriter, b, op, group, sums, columns);
+                     return Values{group.insert(result, carried[0])};
+                   });
   rewriter.replaceOp(op, results);
 }
 
@@ -303,8 +357,13 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, PackOp op) {
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   bool nk = op.getLayout() == WeightLayout::NK;
   Value weights = op.getWeights();
-  Value columns = b.dim(weights, nk ? 1 : 2), rows = b.dim(weights, nk ? 2 : 1),
-        width = b.index(type.getDimSize(3));
+  auto packed = cast<RankedTensorType>(weights.getType());
+  PanelForm form = op.getForm();
+  int64_t n = packed.getDimSize(nk ? 1 : 2), k = packed.getDimSize(nk ? 2 : 1);
+  // Of one block; they are packed one after the other.
+  Value columns = b.index(n / form.blocksOfN),
+        rows = b.index(k / form.blocksOfK), width = b.index(form.width),
+        panels = b.index(form.panelsPerBlock(n));
   Value out =
       tensor::EmptyOp::create(b, type.getShape(), type.getElementType());
   bool pairs = type.getRank() == 5;
@@ -315,13 +374,20 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, PackOp op) {
         if (pairs) // the later of two steps comes first
           k = b.add(b.mul(k, b.index(2)),
                     arith::SubIOp::create(b, b.index(1), b.loopIndex(4)));
-        Value n = b.add(b.mul(b.loopIndex(1), width), b.loopIndex(3));
+        Value block = arith::DivUIOp::create(b, b.loopIndex(1), panels);
+        Value panel = arith::RemUIOp::create(b, b.loopIndex(1), panels);
+        Value n = b.add(b.mul(panel, width), b.loopIndex(3));
         Value inside = arith::AndIOp::create(
             b, b.compare(arith::CmpIPredicate::ult, n, columns),
             b.compare(arith::CmpIPredicate::ult, k, rows));
         return b.when(inside, b.real(type.getElementType(), 0), [&] {
-          return Values{b.extract(weights, nk ? ValueRange{e, n, k}
-                                              : ValueRange{e, k, n})};
+          Value atN = n, atK = k;
+          if (form.blocksOfN > 1)
+            atN = b.add(b.mul(block, columns), n);
+          if (form.blocksOfK > 1)
+            atK = b.add(b.mul(block, rows), k);
+          return Values{b.extract(weights, nk ? ValueRange{e, atN, atK}
+                                              : ValueRange{e, atK, atN})};
         });
       })[0];
   rewriter.replaceOp(op, result);

@@ -125,6 +125,10 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     does: the panels are those of `[E, K, N]`, `[E, ceil(K/w), N, w]` or
     `[E, ceil(K/w), ceil(N/2), w, 2]`; there is one weight then.
 
+    With `hidden` the dimension it names is cut in B blocks (see `#moe.hidden`).
+    Each block of panels is packed as a matrix of its own, one after the other:
+    `[E, B * ceil(N/B/w), K, w]` or `[E, B * ceil(N/w), K/B, w]`.
+
     **Constraints**
     * grouped_c1: mode `rows` has one row operand and at least one weight, mode
       `contraction` two row operands and nothing else.
@@ -136,6 +140,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
       weight, then one element per vector, element and scalar operand, yields
       one value of the result's element type, and uses arith and math only.
     * grouped_c5: `gather` is `[R]`, mode `rows` and ragged only.
+    * grouped_c7: `hidden` goes with mode `rows` and a static dimension.
     * grouped_c6: the result is of f16, bf16, f32 or f64; rows, weights and bias
       are of f64 all or none.
 
@@ -162,6 +167,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     Variadic<AnyNon0RankedMemRef>:$outs,
     MoE_WeightLayoutAttr:$layout,
     UnitAttr:$contraction,
+    OptionalAttr<MoE_HiddenAttr>:$hidden,
     OptionalAttr<I64Attr>:$layer);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region SizedRegion<1>:$epilogue);
@@ -184,6 +190,14 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     /// Columns of the result, and the contracted dimension of mode `rows`.
     int64_t getN();
     int64_t getK();
+    /// Blocks that `hidden` cuts dimension `dim` in; 1 when it is not cut.
+    int64_t getBlocks(::mlir::moe::HiddenDim dim) {
+      return getHidden() && getHidden()->getDim() == dim
+                 ? getHidden()->getBlocks() : 1;
+    }
+    /// The form of packed weights, as forward panels of `[n, k]`: with
+    /// `transposed_panels` n and k are the op's k and n.
+    ::mlir::moe::PanelForm getForm();
     /// Whether the weights are packed, in either direction.
     bool hasPanels() {
       return getLayout() == ::mlir::moe::WeightLayout::Panels ||
@@ -205,7 +219,8 @@ def MoE_PackOp : MoE_ComputeOp<"pack", [
     every step. With a result of rank 5, `[E, ceil(N/w), ceil(K/2), w, 2]`, two
     steps stand together, the later one first:
     `result[e, p, s, c, 1 - i] = weights[e][n, 2 s + i]`, 0 beyond K: a dot product
-    of pairs that adds the odd element first then follows increasing k.
+    of pairs that adds the odd element first then follows increasing k. With
+    `hidden` each block is packed as a matrix of its own (see `#moe.hidden`).
 
     **Constraints**
     * pack_c1: static shapes; the result is `[E, ceil(N/w), K, w]`, or
@@ -219,8 +234,13 @@ def MoE_PackOp : MoE_ComputeOp<"pack", [
   let arguments = (ins
     MoE_ShapedOf<[F16, BF16, F32, F64], [3]>:$weights,
     Variadic<AnyNon0RankedMemRef>:$outs,
-    MoE_WeightLayoutAttr:$layout);
+    MoE_WeightLayoutAttr:$layout,
+    OptionalAttr<MoE_HiddenAttr>:$hidden);
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  let extraClassDeclaration = [{
+    /// The form that the result has.
+    ::mlir::moe::PanelForm getForm();
+  }];
   let assemblyFormat = [{
     $weights `` $layout (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
     `:` type($weights) (`->` type($results)^)?

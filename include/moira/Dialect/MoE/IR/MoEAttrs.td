@@ -57,6 +57,10 @@ def MoE_RowClass : MoE_Enum<"RowClass", "how many rows a variant is made for", [
   I32EnumAttrCase<"Decode", 0, "decode">,
   I32EnumAttrCase<"Prefill", 1, "prefill">]>;
 
+def MoE_HiddenDim : MoE_Enum<"HiddenDim", "dimension of a product", [
+  I32EnumAttrCase<"N", 0, "n">,
+  I32EnumAttrCase<"K", 1, "k">]>;
+
 class MoE_EnumAttr<EnumAttrInfo e, string mnemonic>
     : EnumAttr<MoE_Dialect, e, mnemonic>;
 
@@ -112,6 +116,25 @@ def MoE_RouterAttr : MoE_Attr<"Router", "router"> {
     APFloatParameter<"">:$scale,
     DefaultValuedParameter<"bool", "false">:$expertChoice);
   let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def MoE_HiddenAttr : MoE_Attr<"Hidden", "hidden"> {
+  let summary = "the blocks of an expert's hidden dimension";
+  let description = [{
+    `#moe.hidden<4 of n>`: the dimension `n` (or `k`) of a product is an expert's
+    hidden one and is cut in 4 equal blocks. Where it is `n`, packed weights hold
+    block after block, each with panels of its own, so that a shard of an expert
+    is a range of memory and shards put together are the expert. Where it is `k`,
+    so do the weights, and each block is one chain of the sum: the first starts
+    from the bias, the others from 0, and the blocks' results are added in order.
+
+    **Constraints**
+    * hidden_c1: at least one block; the dimension is a multiple of the blocks.
+  }];
+  let parameters = (ins "int64_t":$blocks,
+                        EnumParameter<MoE_HiddenDim>:$dim);
+  let assemblyFormat = "`<` $blocks `of` $dim `>`";
   let genVerifyDecl = 1;
 }
 

@@ -17,6 +17,8 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "moira/Dialect/MoE/IR/PanelForm.h"
+
 #include "moira/Dialect/MoE/IR/MoEDialect.h.inc"
 #include "moira/Dialect/MoE/IR/MoEEnums.h.inc"
 
@@ -51,11 +53,6 @@ bool hasBufferForm(Operation *op);
 /// Returns the type of destination `i` of a compute op: that of result `i` in
 /// tensor form, of `outs[i]` in buffer form; null when there is none.
 ShapedType getDestinationType(Operation *op, ValueRange outs, unsigned i);
-
-/// Returns the shape of the panels of `[experts, n, k]`: [E, ceil(N/w), K, w],
-/// or [E, ceil(N/w), ceil(K/2), w, 2] for pairs. Dynamic dims stay dynamic.
-SmallVector<int64_t> getPanelShape(int64_t experts, int64_t n, int64_t k,
-                                   int64_t width, bool pairs);
 
 /// Replaces a gate in tensor form whose K is more than E by one with K = E,
 /// with a warning; the choices from E on are unused. Fails on other gates.

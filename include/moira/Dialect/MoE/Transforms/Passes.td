@@ -124,6 +124,10 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     for f64), at least 16 columns (8 for f64), and no more than the next power of
     two of N.
 
+    With `hidden-blocks` the hidden dimension of two products of which the second
+    reads the first's result is cut in so many blocks where it is a multiple (see
+    `#moe.hidden`): one per shard of an expert, so that all ranks agree on bits.
+
     With `pairs` panels of bf16 weights that meet bf16 rows hold pairs of steps. A
     weight that some products read as `nk` and another as `kn` (its gradient) is
     packed once; the other reads `transposed_panels`.
@@ -164,7 +168,9 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     Option<"panelWidth", "panel-width", "int64_t", "64",
            "columns of a panel, over all weights of a kernel">,
     Option<"pairs", "pairs", "bool", "false",
-           "pack bf16 in pairs of steps, for a target with a dot product">];
+           "pack bf16 in pairs of steps, for a target with a dot product">,
+    Option<"hiddenBlocks", "hidden-blocks", "int64_t", "1",
+           "equal blocks that the hidden dimension of experts is cut in">];
   let statistics = [
     Statistic<"numParameters", "num-parameters", "parameters packed at loading">,
     Statistic<"numStepPacks", "num-step-packs", "weights packed in every step">];
