@@ -57,6 +57,9 @@ std::string Blas::load(const char *name) {
   library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return dlerror();
+  // BLIS checks a forced kernel only once it is initialised.
+  if (auto initialize = symbol<void (*)()>("bli_init"))
+    initialize();
   gemm = symbol<Gemm>("cblas_sgemm");
   gemv = symbol<Gemv>("cblas_sgemv");
   return gemm && gemv ? "" : "no cblas_sgemm";
