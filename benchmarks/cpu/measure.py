@@ -12,6 +12,9 @@ from workers import WorkerError
 # median of the turn counts.
 TURN_SECONDS = 0.03
 MOST_REPEATS = 9
+# Less than this would stay in a cache from one run to the next. In a model other
+# layers come between.
+EVICT_BELOW = 96e6
 # Ways of one peer that take this much longer than its best in the trial are
 # not measured further.
 HOPELESS = 1.3
@@ -25,8 +28,9 @@ LIMITS = ("fma", "read", "copy")
 class Contestant:
     """One way of one worker to run the case."""
 
-    def __init__(self, worker, mode, name):
+    def __init__(self, worker, mode, name, evict):
         self.worker = worker
+        self.evict = evict
         self.mode = mode
         self.name = name
         self.peer = worker.peer
@@ -44,7 +48,7 @@ class Contestant:
 
     def run(self):
         """Returns the seconds of one turn."""
-        answer = self.ask(do="run", repeat=self.repeat)
+        answer = self.ask(do="run", repeat=self.repeat, evict=self.evict)
         self.last = answer
         return median(answer["ns"]) * 1e-9
 
@@ -79,6 +83,7 @@ class CaseRun:
         try:
             self.generate()
             self.prepare()
+            self.remove_file()
             self.try_out()
             for number in range(self.rounds):
                 self.round(number)
@@ -150,7 +155,8 @@ class CaseRun:
                 label = name
             else:
                 label = f"{worker.name} {name}" if name else worker.name
-            self.contestants.append(Contestant(worker, mode, label))
+            self.contestants.append(Contestant(
+                worker, mode, label, self.case.bytes < EVICT_BELOW))
 
     def try_out(self):
         """Checks results, finds how often to repeat, drops hopeless ways."""
@@ -203,12 +209,17 @@ class CaseRun:
         self.contestants = [one for one in self.contestants
                             if one.name not in self.reasons]
 
-    def clean_up(self):
-        if self.case.file:
-            try:
+    def remove_file(self):
+        """The workers have it open, and nobody else needs its name."""
+        try:
+            if self.case.file:
                 os.unlink(self.case.file)
-            except OSError:
-                pass
+        except FileNotFoundError:
+            pass
+        self.case.file = ""
+
+    def clean_up(self):
+        self.remove_file()
         for worker in self.running:
             try:
                 if worker.process.poll() is None:

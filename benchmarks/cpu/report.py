@@ -140,10 +140,6 @@ class Results:
         self.rounds = rounds
         self.seconds = seconds
 
-    def wrong(self):
-        """Moira's results that are wrong end the run before; peers' do not."""
-        return any("moira" in result["not_run"] for result in self.results)
-
     def limits(self):
         """Medians over the cases, per type and number of cores."""
         found = {}
@@ -219,6 +215,10 @@ class Results:
                    "limits": self.limits(), "versions": self.versions,
                    "missing": self.missing, "rounds": self.rounds}
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"machine": machine, "shapes": self.results,
+            shapes, layers = [], []
+            for result in self.results:
+                whole = result["part"] in ("layer", "movement")
+                (layers if whole else shapes).append(result)
+            json.dump({"machine": machine, "shapes": shapes, "layers": layers,
                        "scaling": dict(scaling(self.results))}, file, indent=1)
             file.write("\n")

@@ -10,8 +10,7 @@ import struct
 import sys
 import time
 
-# As in the C++ workers.
-EVICT_BELOW = 96e6
+# More than any cache holds.
 EVICT_BYTES = 96 << 20
 
 
@@ -28,15 +27,6 @@ class Case:
             if size:
                 self.groups.append((expert, begin, size))
             begin += size
-
-    @property
-    def bytes(self):
-        matrix = self.hidden * self.width
-        element = 2 if self.bf16 else 4
-        if self.part == "dw":
-            return matrix * self.experts * 4
-        matrices = (3 if self.gated else 2) if self.part == "forward" else 1
-        return matrix * matrices * len(self.groups) * element
 
 
 class DataFile:
@@ -97,12 +87,12 @@ class Server:
         self.made.run(mode)
         return time.perf_counter_ns() - start
 
-    def run(self, mode, repeat):
+    def run(self, mode, repeat, evict):
         if repeat > 1:
             self.timed(mode)
         times = []
         for _ in range(repeat):
-            if self.case.bytes < EVICT_BELOW:
+            if evict:
                 self.made.evict()
             times.append(self.timed(mode))
         return {"ns": times}
@@ -124,7 +114,8 @@ class Server:
             return self.prepare(message)
         try:
             if order == "run":
-                return self.run(message["mode"], message["repeat"])
+                return self.run(message["mode"], message["repeat"],
+                                message["evict"])
             if order == "check":
                 return {"error": self.made.error(message["mode"],
                                                  self.file.find("reference"))}

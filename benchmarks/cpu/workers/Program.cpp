@@ -155,8 +155,9 @@ func.func @main(%x: tensor<?x@Hx@T> {moe.name = "x"},
 
 static constexpr const char *movementHead = R"(
 func.func @main(%x: tensor<?x@Hx@T> {moe.name = "x"},
-    %ids: tensor<?x@Kxi32> {moe.name = "ids"},
-    %shares: tensor<?x@Kxf32> {moe.name = "shares"}) -> tensor<?x@Hx@T> {
+    %logits: tensor<?x@Exf32> {moe.name = "logits"}) -> tensor<?x@Hx@T> {
+  %ids, %shares = moe.gate %logits router<>
+      : tensor<?x@Exf32> -> tensor<?x@Kxi32>, tensor<?x@Kxf32>
 )";
 
 static constexpr const char *dispatch = R"(
@@ -226,26 +227,12 @@ std::string moira::bench::programText(const Case &what) {
 
 void moira::bench::fillInput(const Case &what, const std::string &name,
                              char *data, int64_t bytes) {
-  if (name == "ids") { // distinct in each token, all experts alike
-    auto *ids = reinterpret_cast<int32_t *>(data);
-    for (int64_t t = 0; t < what.tokens; ++t)
-      for (int64_t j = 0; j < what.topK; ++j)
-        ids[t * what.topK + j] = static_cast<int32_t>(
-            (static_cast<uint32_t>(t) * 2654435761u / 1024 + j) %
-            what.experts());
-    return;
-  }
-  if (name == "shares") {
-    auto *shares = reinterpret_cast<float *>(data);
-    for (int64_t i = 0; i < bytes / 4; ++i)
-      shares[i] = 1.0f / static_cast<float>(what.topK);
-    return;
-  }
+  bool isBf16 = what.isBf16() && name != "logits";
   uint32_t state = 1;
-  for (int64_t i = 0; i < bytes / what.elementBytes(); ++i) {
+  for (int64_t i = 0; i < bytes / (isBf16 ? 2 : 4); ++i) {
     state = state * 1664525u + 1013904223u;
     float value = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
-    if (what.isBf16())
+    if (isBf16)
       reinterpret_cast<uint16_t *>(data)[i] = toBf16(value);
     else
       reinterpret_cast<float *>(data)[i] = value;

@@ -17,9 +17,7 @@ using namespace moira::bench;
 using nlohmann::json;
 using std::chrono::steady_clock;
 
-/// Weights below this stay in a cache between calls unless somebody evicts
-/// them. In a model other layers do.
-static constexpr double evictBelow = 96e6;
+/// More than any cache holds.
 static constexpr size_t evictBytes = size_t(96) << 20;
 
 double moira::bench::largestError(const Case &what, const Output &result,
@@ -118,7 +116,7 @@ double Server::timed(int mode) {
 json Server::run(const json &message) {
   int mode = message["mode"];
   int repeat = message["repeat"];
-  bool cold = message.value("evict", what.bytes() < evictBelow);
+  bool cold = message["evict"];
   std::vector<double> times;
   if (repeat > 1)
     timed(mode);
