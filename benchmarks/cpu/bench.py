@@ -133,6 +133,7 @@ def main():
     rounds = options.rounds or (5 if options.quick else 9)
     chosen, missing = choose_implementations(options)
     fleet = Fleet(chosen)
+    load = os.getloadavg()[0]
     started = time.monotonic()
     results = []
     table = report.Table(sys.stdout)
@@ -149,7 +150,7 @@ def main():
         fleet.stop()
     missing.update(fleet.failed)
     whole = report.Results(results, fleet.versions, missing, rounds,
-                           time.monotonic() - started)
+                           time.monotonic() - started, load)
     whole.print_summary(sys.stdout)
     if options.json:
         whole.write_json(options.json)

@@ -18,6 +18,7 @@ EVICT_BELOW = 96e6
 # Ways of one peer that take this much longer than its best in the trial are
 # not measured further.
 HOPELESS = 1.3
+TRIALS = 3
 # Largest error over the row's largest value that is not taken for a mistake.
 BOUNDS = {"f32": 1e-4, "bf16": 3e-2}
 PREPARE_TIMEOUT = 180
@@ -164,7 +165,7 @@ class CaseRun:
         for contestant in self.contestants:
             try:
                 error = contestant.ask(do="check")["error"]
-                contestant.trial = min(contestant.run(), contestant.run())
+                contestant.trial = min(contestant.run() for _ in range(TRIALS))
             except WorkerError as problem:
                 self.reasons[contestant.name] = str(problem)
                 continue

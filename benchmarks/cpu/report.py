@@ -133,12 +133,13 @@ def processor():
 
 
 class Results:
-    def __init__(self, results, versions, missing, rounds, seconds):
+    def __init__(self, results, versions, missing, rounds, seconds, load):
         self.results = results
         self.versions = versions
         self.missing = missing
         self.rounds = rounds
         self.seconds = seconds
+        self.load = load  # other work on the machine before the run
 
     def limits(self):
         """Medians over the cases, per type and number of cores."""
@@ -170,6 +171,9 @@ class Results:
     def print_summary(self, stream):
         out = lambda text="": print(text, file=stream)
         out()
+        if self.load > 0.3:
+            out(f"note: {self.load:.1f} processes ran on the machine before; "
+                "figures are worth what that allows")
         out("limits (GFLOP/s, GB/s)")
         for key, limits in self.limits().items():
             out(f"  {key}: multiply-add {limits['fma_gflops']:.1f}, read "
@@ -213,7 +217,8 @@ class Results:
     def write_json(self, path):
         machine = {"processor": processor(), "cores": os.cpu_count(),
                    "limits": self.limits(), "versions": self.versions,
-                   "missing": self.missing, "rounds": self.rounds}
+                   "missing": self.missing, "rounds": self.rounds,
+                   "load_before": self.load}
         with open(path, "w", encoding="utf-8") as file:
             shapes, layers = [], []
             for result in self.results:

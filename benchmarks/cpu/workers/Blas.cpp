@@ -36,8 +36,8 @@ private:
   void group(const Group &group);
   void forward(const Group &group);
   /// out = left * right, or left * right^T.
-  void multiply(float *out, const float *left, const float *right,
-                int64_t rows, int64_t columns, int64_t steps, bool flip);
+  void multiply(float *out, const float *left, const float *right, int64_t rows,
+                int64_t columns, int64_t steps, bool flip);
   template <typename F> F symbol(const char *name) {
     return reinterpret_cast<F>(dlsym(library, name));
   }
@@ -72,7 +72,8 @@ std::string Blas::version() {
   if (auto query = symbol<int (*)()>("bli_arch_query_id"))
     return std::string("BLIS ") +
            symbol<const char *(*)()>("bli_info_get_version_str")() +
-           ", kernel " + symbol<const char *(*)(int)>("bli_arch_string")(query());
+           ", kernel " +
+           symbol<const char *(*)(int)>("bli_arch_string")(query());
   return "unknown";
 }
 
@@ -147,8 +148,8 @@ void Blas::forward(const Group &group) {
            group.rows, what.stacked(), what.hidden, true);
   for (int64_t r = 0; r < group.rows; ++r) {
     const float *row = sum + r * what.stacked();
-    activate(inner + r * what.width, row, what.gated ? row + what.width : nullptr,
-             what.width);
+    activate(inner + r * what.width, row,
+             what.gated ? row + what.width : nullptr, what.width);
   }
   multiply(y.as<float>() + group.begin * what.hidden, inner,
            second.as<float>() + group.expert * what.hidden * what.width,
@@ -166,10 +167,9 @@ void Blas::group(const Group &group) {
                     what.hidden, what.width, false);
   gemm(rowMajor, transposed, plain, static_cast<int>(what.width),
        static_cast<int>(what.hidden), static_cast<int>(group.rows), 1.0f, left,
-       static_cast<int>(what.width),
-       x.as<float>() + group.begin * what.hidden, static_cast<int>(what.hidden),
-       0.0f, y.as<float>() + group.expert * matrix,
-       static_cast<int>(what.hidden));
+       static_cast<int>(what.width), x.as<float>() + group.begin * what.hidden,
+       static_cast<int>(what.hidden), 0.0f,
+       y.as<float>() + group.expert * matrix, static_cast<int>(what.hidden));
 }
 
 void Blas::run(int mode) {

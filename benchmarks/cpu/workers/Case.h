@@ -29,13 +29,13 @@ struct Group {
 /// for Moira alone).
 struct Case {
   std::string name, part, dtype;
-  std::string file;          ///< safetensors; empty for parts without weights
+  std::string file; ///< safetensors; empty for parts without weights
   int threads = 1;
-  int64_t hidden = 0;        ///< H: columns of a row
-  int64_t width = 0;         ///< F: columns inside an expert
-  bool gated = true;         ///< SiLU(gate) * up; else ReLU of one product
+  int64_t hidden = 0;         ///< H: columns of a row
+  int64_t width = 0;          ///< F: columns inside an expert
+  bool gated = true;          ///< SiLU(gate) * up; else ReLU of one product
   std::vector<int32_t> sizes; ///< rows per expert
-  int64_t tokens = 0;        ///< of a layer
+  int64_t tokens = 0;         ///< of a layer
   int64_t topK = 0;
 
   bool isBf16() const { return dtype == "bf16"; }

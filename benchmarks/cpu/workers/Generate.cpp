@@ -74,7 +74,8 @@ static void tile(float *sums, int64_t stride, const float *left,
   for (int64_t k = 0; k < steps; ++k)
     for (int i = 0; i < count; ++i)
       for (int64_t c = 0; c < panelWidth; ++c)
-        acc[i][c] += left[i * leftRow + k * leftStep] * panel[k * panelWidth + c];
+        acc[i][c] +=
+            left[i * leftRow + k * leftStep] * panel[k * panelWidth + c];
   for (int i = 0; i < count; ++i)
     for (int64_t c = 0; c < panelWidth; ++c)
       sums[i * stride + c] += acc[i][c];
@@ -111,9 +112,10 @@ public:
       if (what.part == "forward")
         forward(group);
       else if (what.part == "dx")
-        product(result + group.begin * what.hidden, widen(dy, group, what.width),
-                group.rows, what.width, gate + group.expert * matrix(),
-                what.hidden, /*transposed=*/false);
+        product(result + group.begin * what.hidden,
+                widen(dy, group, what.width), group.rows, what.width,
+                gate + group.expert * matrix(), what.hidden,
+                /*transposed=*/false);
       else
         gradient(group);
   }
@@ -260,15 +262,15 @@ std::string moira::bench::generate(const Case &what) {
   size_t dataSize = 0;
   std::string header = headerOf(tensors, dataSize);
   size_t size = 8 + header.size() + dataSize;
-  int file = open(what.file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
-                  0600);
+  int file =
+      open(what.file.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (file < 0)
     return what.file + ": " + std::strerror(errno);
   // Space that is not there must be an error here and not a signal later.
   int error = posix_fallocate(file, 0, static_cast<off_t>(size));
-  void *base = error ? MAP_FAILED
-                     : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED,
-                            file, 0);
+  void *base =
+      error ? MAP_FAILED
+            : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (base == MAP_FAILED)
     return what.file + ": " + std::strerror(error ? error : errno);

@@ -83,8 +83,8 @@ static void readAll(const char *from, size_t bytes) {
   size_t i = 0;
   for (; i + 4 * sizeof(Vector) <= bytes; i += 4 * sizeof(Vector))
     for (int c = 0; c < 4; ++c)
-      sums[c] += *reinterpret_cast<const Vector *>(from + i +
-                                                   c * sizeof(Vector));
+      sums[c] +=
+          *reinterpret_cast<const Vector *>(from + i + c * sizeof(Vector));
   for (Vector &sum : sums)
     asm volatile("" : "+x"(sum));
 }
@@ -98,7 +98,8 @@ std::string Limits::prepare(const Case &what, const DataFile &,
       200000, static_cast<int64_t>(what.flops() / perStep / what.threads));
   done[Fma] = steps * perStep * what.threads;
   constexpr double granule = 4096;
-  double bytes = std::max(granule, std::floor(what.bytes() / granule) * granule);
+  double bytes =
+      std::max(granule, std::floor(what.bytes() / granule) * granule);
   data = Buffer(static_cast<size_t>(std::max(bytes, double(64 << 20))));
   copy = Buffer(data.bytes() / 2);
   done[Read] = bytes;

@@ -67,8 +67,9 @@ std::string Moira::compileProgram() {
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   std::string text = programText(what);
   auto start = steady_clock::now();
-  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceString<mlir::ModuleOp>(
-      text, mlir::ParserConfig(&context));
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      mlir::parseSourceString<mlir::ModuleOp>(text,
+                                              mlir::ParserConfig(&context));
   if (!module)
     return "the program does not parse";
   auto compiled = compile(*module, JitOptions());
@@ -173,9 +174,8 @@ Facts Moira::facts() {
   for (const LayerRow &layer : steps.back().layers)
     for (size_t i = 0; i < seconds.size(); ++i)
       seconds[i] += layer.seconds[i];
-  static constexpr const char *names[] = {"other_s",   "gate_s",
-                                          "dispatch_s", "expert_s",
-                                          "combine_s", "exchange_s"};
+  static constexpr const char *names[] = {
+      "other_s", "gate_s", "dispatch_s", "expert_s", "combine_s", "exchange_s"};
   for (size_t i = 0; i < seconds.size(); ++i)
     all.emplace_back(names[i], seconds[i]);
   all.emplace_back("total_s", steps.back().total);

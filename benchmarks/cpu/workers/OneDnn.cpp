@@ -23,11 +23,11 @@ struct Product {
   memory::desc scratch;
 
   void run(dnnl::stream &stream, void *scratchData, dnnl::engine &engine) {
-    primitive.execute(stream, {{DNNL_ARG_SRC, left},
-                               {DNNL_ARG_WEIGHTS, right},
-                               {DNNL_ARG_DST, result},
-                               {DNNL_ARG_SCRATCHPAD,
-                                memory(scratch, engine, scratchData)}});
+    primitive.execute(
+        stream, {{DNNL_ARG_SRC, left},
+                 {DNNL_ARG_WEIGHTS, right},
+                 {DNNL_ARG_DST, result},
+                 {DNNL_ARG_SCRATCHPAD, memory(scratch, engine, scratchData)}});
     stream.wait();
   }
 };
@@ -78,7 +78,8 @@ private:
 
 std::string OneDnn::version() {
   const dnnl_version_t *v = dnnl_version();
-  std::string isa = std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
+  std::string isa =
+      std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
   switch (dnnl::get_effective_cpu_isa()) {
   case dnnl::cpu_isa::avx2:
     isa = "avx2";
@@ -246,10 +247,10 @@ void OneDnn::make(Way &way) {
                   first.as<char>() + group.expert * h * f * element,
                   {{group.rows, h}, type(), tag::ab}, out));
     } else {
-      way.first.push_back(product(
-          way, {{f, group.rows}, type(), tag::ba}, rowsOfDy,
-          {{group.rows, h}, type(), tag::ab}, rowsOfX,
-          {{f, h}, f32, tag::ab}, y.as<char>() + group.expert * h * f * 4));
+      way.first.push_back(product(way, {{f, group.rows}, type(), tag::ba},
+                                  rowsOfDy, {{group.rows, h}, type(), tag::ab},
+                                  rowsOfX, {{f, h}, f32, tag::ab},
+                                  y.as<char>() + group.expert * h * f * 4));
     }
   }
 }

@@ -9,7 +9,8 @@ using namespace moira::bench;
 // Text
 //===----------------------------------------------------------------------===//
 
-// In all texts: @T the element type, @E experts, @H hidden, @F width, @K choices.
+// In all texts: @T the element type, @E experts, @H hidden, @F width, @K
+// choices.
 
 static constexpr const char *maps = R"(
 #rows = affine_map<(m, n, k) -> (m, k)>

@@ -21,7 +21,7 @@ using std::chrono::steady_clock;
 static constexpr size_t evictBytes = size_t(96) << 20;
 
 double moira::bench::largestError(const Case &what, const Output &result,
-                           const float *reference) {
+                                  const float *reference) {
   double worst = 0;
   int64_t columns = what.resultColumns();
   for (int64_t row = 0; row < what.resultRows(); ++row) {

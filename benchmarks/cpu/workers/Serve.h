@@ -51,7 +51,8 @@ public:
 int serve(Implementation &implementation);
 
 /// Largest error of a result over its row's largest value in the reference.
-double largestError(const Case &what, const Output &result, const float *reference);
+double largestError(const Case &what, const Output &result,
+                    const float *reference);
 
 } // namespace moira::bench
 

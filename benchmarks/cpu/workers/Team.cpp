@@ -57,8 +57,7 @@ void Team::each(const std::function<void(int)> &work) {
     __builtin_ia32_pause();
 }
 
-void Team::items(int64_t count,
-                 const std::function<void(int64_t, int)> &work) {
+void Team::items(int64_t count, const std::function<void(int64_t, int)> &work) {
   std::atomic<int64_t> next{0};
   each([&](int thread) {
     for (int64_t i = next++; i < count; i = next++)

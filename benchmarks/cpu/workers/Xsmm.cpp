@@ -60,7 +60,8 @@ private:
   void pack(Buffer &into, const void *from, int64_t columns, int64_t steps,
             bool transposed);
   template <typename T> void runAs();
-  template <typename T> void first(const Group &group, int64_t item, int thread);
+  template <typename T>
+  void first(const Group &group, int64_t item, int thread);
   template <typename T>
   void product(const Group &group, int64_t item, int thread, const T *left,
                const T *weights, int64_t steps);
@@ -98,9 +99,9 @@ Kernel::Kernel(bool isBf16, int64_t rows, int64_t steps, int64_t leftStride,
   int prefetch = LIBXSMM_PREFETCH_NONE;
   if (isBf16) {
     int flags = LIBXSMM_GEMM_FLAG_VNNI_A;
-    bf16 = libxsmm_bsmmdispatch_reducebatch_strd(m, n, k, strideA, strideB, &lda,
-                                                 &ldb, &ldc, &alpha, &beta,
-                                                 &flags, &prefetch);
+    bf16 = libxsmm_bsmmdispatch_reducebatch_strd(m, n, k, strideA, strideB,
+                                                 &lda, &ldb, &ldc, &alpha,
+                                                 &beta, &flags, &prefetch);
   } else {
     int flags = LIBXSMM_GEMM_FLAG_NONE;
     f32 = libxsmm_smmdispatch_reducebatch_strd(m, n, k, strideA, strideB, &lda,
@@ -212,8 +213,8 @@ template <typename T>
 void Xsmm::first(const Group &group, int64_t item, int thread) {
   int64_t steps = what.hidden, columns = what.width;
   const T *left = x.as<T>() + group.begin * steps;
-  const T *gates = gate.as<T>() + group.expert * steps * columns +
-                   item * panel * steps;
+  const T *gates =
+      gate.as<T>() + group.expert * steps * columns + item * panel * steps;
   const T *ups = what.gated ? up.as<T>() + group.expert * steps * columns +
                                   item * panel * steps
                             : nullptr;
@@ -278,8 +279,8 @@ void Xsmm::gradient(const Group &group, int64_t item, int thread) {
               ? x.as<T>()[(group.begin + r) * what.hidden + item * panel + c]
               : T(0);
   const T *left = turned.as<T>() + transposedAt[group.expert];
-  float *out = y.as<float>() + group.expert * what.hidden * what.width +
-               item * panel;
+  float *out =
+      y.as<float>() + group.expert * what.hidden * what.width + item * panel;
   int64_t whole = rows / chunk, rest = rows % chunk;
   for (int64_t n = 0; n < what.width; n += rowBlock) {
     float *to = out + n * what.hidden;
