@@ -14,7 +14,7 @@ import time
 import cases as case_list
 import report
 import workers
-from measure import CaseRun
+from measure import CaseError, CaseRun
 from workers import Worker, WorkerError
 
 ROOT = os.path.dirname(os.path.dirname(workers.HERE))
@@ -45,7 +45,9 @@ def parse_arguments(arguments=None):
 def choose_cases(options):
     found = (case_list.quick_cases() if options.quick else
              case_list.all_cases())
-    return [case for case in found if re.search(options.filter, case.name)]
+    cores = len(os.sched_getaffinity(0))
+    return [case for case in found
+            if case.cores <= cores and re.search(options.filter, case.name)]
 
 
 def choose_implementations(options):
@@ -141,20 +143,27 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     # One number of cores after the other: the workers stay.
     chosen_cases.sort(key=lambda case: case.cores)
+    failed = {}
     try:
         for case in chosen_cases:
             run = CaseRun(case, fleet.get(case.cores), rounds)
-            results.append(run.measure())
-            table.add(results[-1])
+            try:
+                results.append(run.measure())
+                table.add(results[-1])
+            except CaseError as error:
+                failed[case.name] = str(error)
+                table.add_failure(case.name, error)
+    except KeyboardInterrupt:
+        failed["the rest"] = "interrupted"
     finally:
         fleet.stop()
     missing.update(fleet.failed)
-    whole = report.Results(results, fleet.versions, missing, rounds,
+    whole = report.Results(results, fleet.versions, missing, failed, rounds,
                            time.monotonic() - started, load)
     whole.print_summary(sys.stdout)
     if options.json:
         whole.write_json(options.json)
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

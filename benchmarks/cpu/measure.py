@@ -26,6 +26,10 @@ RUN_TIMEOUT = 60
 LIMITS = ("fma", "read", "copy")
 
 
+class CaseError(Exception):
+    """Why a case has no result."""
+
+
 class Contestant:
     """One way of one worker to run the case."""
 
@@ -81,6 +85,7 @@ class CaseRun:
         self.contestants = []
 
     def measure(self):
+        """Returns the result; raises CaseError where there is none."""
         try:
             self.generate()
             self.prepare()
@@ -88,6 +93,8 @@ class CaseRun:
             self.try_out()
             for number in range(self.rounds):
                 self.round(number)
+        except WorkerError as error:
+            raise CaseError(str(error)) from None
         finally:
             self.clean_up()
         return self.result()
@@ -100,10 +107,9 @@ class CaseRun:
         # Everybody has packed copies, some two.
         needed = case.weight_bytes * (len(self.running) + 3)
         if needed > available_bytes():
-            raise SystemExit(
-                f"bench.py: {case.name}: expected {needed / 1e9:.0f} GB of "
-                f"free memory, got {available_bytes() / 1e9:.0f} GB; run it "
-                "with fewer --peers")
+            raise CaseError(
+                f"expected {needed / 1e9:.0f} GB of free memory, got "
+                f"{available_bytes() / 1e9:.0f} GB; run it with fewer --peers")
         if case.part in ("layer", "movement"):
             return
         folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -113,7 +119,7 @@ class CaseRun:
         answer = self.limits().ask(PREPARE_TIMEOUT, do="generate",
                                    case=case.message())
         if "error" in answer:
-            raise SystemExit(f"bench.py: {case.name}: {answer['error']}")
+            raise CaseError(answer["error"])
 
     def limits(self):
         return next(worker for worker in self.running
@@ -148,8 +154,7 @@ class CaseRun:
         if "error" in answer:
             self.reasons[worker.name] = answer["error"]
             if worker.peer in ("moira", "limits"):
-                raise SystemExit(f"bench.py: {self.case.name}: {worker.name}: "
-                                 f"{answer['error']}")
+                raise CaseError(f"{worker.name}: {answer['error']}")
             return
         for mode, name in enumerate(answer["modes"]):
             if worker.peer in ("moira", "limits"):
@@ -187,9 +192,9 @@ class CaseRun:
                 self.reasons[contestant.name] = (
                     f"slower than the peer's best: {contestant.trial:.4g} s "
                     f"against {best:.4g} s in the trial")
-        if not any(one.peer == "moira" for one in self.contestants):
-            raise SystemExit(f"bench.py: {self.case.name}: moira: "
-                             f"{self.reasons.get('moira')}")
+        for name in ("moira", *LIMITS):
+            if not any(one.name == name for one in self.contestants):
+                raise CaseError(f"{name}: {self.reasons.get(name)}")
 
     # --- rounds ------------------------------------------------------------
 
@@ -205,7 +210,7 @@ class CaseRun:
                 contestant.take_turn()
             except WorkerError as error:
                 if contestant.peer in ("moira", "limits"):
-                    raise
+                    raise CaseError(f"{contestant.name}: {error}") from None
                 self.reasons[contestant.name] = str(error)
         self.contestants = [one for one in self.contestants
                             if one.name not in self.reasons]

@@ -64,6 +64,9 @@ class Table:
                 print(f"    {name}: {why}", file=self.stream)
         self.stream.flush()
 
+    def add_failure(self, name, why):
+        print(f"{name}\n    failed: {why}", file=self.stream, flush=True)
+
 
 # --- goals -------------------------------------------------------------------
 
@@ -133,10 +136,11 @@ def processor():
 
 
 class Results:
-    def __init__(self, results, versions, missing, rounds, seconds, load):
+    def __init__(self, results, versions, missing, failed, rounds, seconds, load):
         self.results = results
         self.versions = versions
-        self.missing = missing
+        self.missing = missing  # name of a peer: why it does not start
+        self.failed = failed  # name of a case: why it has no result
         self.rounds = rounds
         self.seconds = seconds
         self.load = load  # other work on the machine before the run
@@ -171,7 +175,7 @@ class Results:
     def print_summary(self, stream):
         out = lambda text="": print(text, file=stream)
         out()
-        if self.load > 0.3:
+        if self.load > 0.5:
             out(f"note: {self.load:.1f} processes ran on the machine before; "
                 "figures are worth what that allows")
         out("limits (GFLOP/s, GB/s)")
@@ -202,6 +206,8 @@ class Results:
         for result in self.results:
             for miss in misses(result):
                 out(f"  {result['name']}: {miss}")
+        for name, why in self.failed.items():
+            out(f"failed: {name}: {why}")
         out(f"{len(self.results)} cases, {self.rounds} rounds, "
             f"{self.seconds:.0f} s; * held out of tuning")
 
@@ -225,5 +231,6 @@ class Results:
                 whole = result["part"] in ("layer", "movement")
                 (layers if whole else shapes).append(result)
             json.dump({"machine": machine, "shapes": shapes, "layers": layers,
+                       "failed": self.failed,
                        "scaling": dict(scaling(self.results))}, file, indent=1)
             file.write("\n")

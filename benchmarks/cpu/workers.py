@@ -113,6 +113,7 @@ class Worker:
         self.process = subprocess.Popen(
             implementation.command, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self.errors,
+            start_new_session=True,  # an interrupt is for bench.py alone
             env=environment(cores, implementation.environment))
         self.pending = b""
 

@@ -207,7 +207,7 @@ class Measuring(unittest.TestCase):
     def test_a_wrong_result_of_our_own_ends_the_run(self):
         case = cases.make("switch-base-8", "forward", 1, "uniform", "f32", 1)
         ours = FakeWorker("moira", {"moira": 0.002}, {"moira": 0.1})
-        with self.assertRaisesRegex(SystemExit, "wrong result"):
+        with self.assertRaisesRegex(measure.CaseError, "wrong result"):
             measure.CaseRun(case, [limits(), ours], 9).measure()
 
     def test_reasons_are_kept(self):
@@ -228,7 +228,7 @@ class Measuring(unittest.TestCase):
 
     def test_no_field_is_missing(self):
         result = self.measure(FakeWorker("a", {"": 0.003}))
-        whole = report.Results([result], {}, {}, 9, 1.0, 0.0)
+        whole = report.Results([result], {}, {}, {}, 9, 1.0, 0.0)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.json")
             whole.write_json(path)

@@ -18,7 +18,8 @@ static constexpr const char *maps = R"(
 #sums = affine_map<(m, n, k) -> (m, n)>
 #id = affine_map<(m, n) -> (m, n)>
 #unary = {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
-#binary = {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+#binary = {indexing_maps = [#id, #id, #id],
+    iterator_types = ["parallel", "parallel"]}
 )";
 
 static constexpr const char *forwardHead = R"(
@@ -37,16 +38,19 @@ static constexpr const char *plainParameters =
     %down: tensor<@Ex@Hx@Fx@T> {moe.param = #moe.param<"down">})";
 
 static constexpr const char *gatedExpert = R"(
-  %results = moe.expert rows(%rows : tensor<?x@Hx@T>) groups(%sizes : tensor<@Exi32>)
+  %results = moe.expert rows(%rows : tensor<?x@Hx@T>)
+      groups(%sizes : tensor<@Exi32>)
       per_expert(%gate, %up, %down
         : tensor<@Ex@Fx@Hx@T>, tensor<@Ex@Fx@Hx@T>, tensor<@Ex@Hx@Fx@T>)
       -> tensor<?x@Hx@T> {
-  ^bb0(%r: tensor<?x@Hx@T>, %g: tensor<@Fx@Hx@T>, %u: tensor<@Fx@Hx@T>, %d: tensor<@Hx@Fx@T>):
+  ^bb0(%r: tensor<?x@Hx@T>, %g: tensor<@Fx@Hx@T>, %u: tensor<@Fx@Hx@T>,
+      %d: tensor<@Hx@Fx@T>):
     %i0 = arith.constant 0 : index
     %f0 = arith.constant 0.0 : f32
     %n = tensor.dim %r, %i0 : tensor<?x@Hx@T>
     %f_empty = tensor.empty(%n) : tensor<?x@Fxf32>
-    %zero = linalg.fill ins(%f0 : f32) outs(%f_empty : tensor<?x@Fxf32>) -> tensor<?x@Fxf32>
+    %zero = linalg.fill ins(%f0 : f32) outs(%f_empty : tensor<?x@Fxf32>)
+        -> tensor<?x@Fxf32>
     %a = linalg.matmul indexing_maps = [#rows, #weights, #sums]
         ins(%r, %g : tensor<?x@Hx@T>, tensor<@Fx@Hx@T>)
         outs(%zero : tensor<?x@Fxf32>) -> tensor<?x@Fxf32>
@@ -69,7 +73,8 @@ static constexpr const char *gatedExpert = R"(
 )";
 
 static constexpr const char *plainExpert = R"(
-  %results = moe.expert rows(%rows : tensor<?x@Hx@T>) groups(%sizes : tensor<@Exi32>)
+  %results = moe.expert rows(%rows : tensor<?x@Hx@T>)
+      groups(%sizes : tensor<@Exi32>)
       per_expert(%gate, %down : tensor<@Ex@Fx@Hx@T>, tensor<@Ex@Hx@Fx@T>)
       -> tensor<?x@Hx@T> {
   ^bb0(%r: tensor<?x@Hx@T>, %g: tensor<@Fx@Hx@T>, %d: tensor<@Hx@Fx@T>):
@@ -77,12 +82,14 @@ static constexpr const char *plainExpert = R"(
     %f0 = arith.constant 0.0 : f32
     %n = tensor.dim %r, %i0 : tensor<?x@Hx@T>
     %f_empty = tensor.empty(%n) : tensor<?x@Fxf32>
-    %zero = linalg.fill ins(%f0 : f32) outs(%f_empty : tensor<?x@Fxf32>) -> tensor<?x@Fxf32>
+    %zero = linalg.fill ins(%f0 : f32) outs(%f_empty : tensor<?x@Fxf32>)
+        -> tensor<?x@Fxf32>
     %a = linalg.matmul indexing_maps = [#rows, #weights, #sums]
         ins(%r, %g : tensor<?x@Hx@T>, tensor<@Fx@Hx@T>)
         outs(%zero : tensor<?x@Fxf32>) -> tensor<?x@Fxf32>
     %h_empty = tensor.empty(%n) : tensor<?x@Fx@T>
-    %h = linalg.generic #unary ins(%a : tensor<?x@Fxf32>) outs(%h_empty : tensor<?x@Fx@T>) {
+    %h = linalg.generic #unary ins(%a : tensor<?x@Fxf32>)
+        outs(%h_empty : tensor<?x@Fx@T>) {
     ^bb0(%a0: f32, %out: @T):
       %least = arith.constant 0.0 : f32
       %value = arith.maximumf %a0, %least : f32
@@ -93,7 +100,8 @@ static constexpr const char *plainExpert = R"(
 
 static constexpr const char *downF32 =
     R"(    %h_zero_empty = tensor.empty(%n) : tensor<?x@Hxf32>
-    %h_zero = linalg.fill ins(%f0 : f32) outs(%h_zero_empty : tensor<?x@Hxf32>) -> tensor<?x@Hxf32>
+    %h_zero = linalg.fill ins(%f0 : f32) outs(%h_zero_empty : tensor<?x@Hxf32>)
+        -> tensor<?x@Hxf32>
     %o = linalg.matmul indexing_maps = [#rows, #weights, #sums]
         ins(%h, %d : tensor<?x@Fx@T>, tensor<@Hx@Fx@T>)
         outs(%h_zero : tensor<?x@Hxf32>) -> tensor<?x@Hxf32>
@@ -102,12 +110,14 @@ static constexpr const char *downF32 =
 
 static constexpr const char *downBf16 =
     R"(    %h_zero_empty = tensor.empty(%n) : tensor<?x@Hxf32>
-    %h_zero = linalg.fill ins(%f0 : f32) outs(%h_zero_empty : tensor<?x@Hxf32>) -> tensor<?x@Hxf32>
+    %h_zero = linalg.fill ins(%f0 : f32) outs(%h_zero_empty : tensor<?x@Hxf32>)
+        -> tensor<?x@Hxf32>
     %wide = linalg.matmul indexing_maps = [#rows, #weights, #sums]
         ins(%h, %d : tensor<?x@Fx@T>, tensor<@Hx@Fx@T>)
         outs(%h_zero : tensor<?x@Hxf32>) -> tensor<?x@Hxf32>
     %o_empty = tensor.empty(%n) : tensor<?x@Hx@T>
-    %o = linalg.generic #unary ins(%wide : tensor<?x@Hxf32>) outs(%o_empty : tensor<?x@Hx@T>) {
+    %o = linalg.generic #unary ins(%wide : tensor<?x@Hxf32>)
+        outs(%o_empty : tensor<?x@Hx@T>) {
     ^bb0(%w: f32, %out: @T):
       @YIELD(%w)
     } -> tensor<?x@Hx@T>
@@ -117,8 +127,10 @@ static constexpr const char *downBf16 =
 static constexpr const char *dx = R"(
 func.func @main(%dy: tensor<?x@Fx@T> {moe.name = "dy"},
     %sizes: tensor<@Exi32> {moe.name = "sizes"},
-    %gate: tensor<@Ex@Fx@Hx@T> {moe.param = #moe.param<"gate">}) -> tensor<?x@Hx@T> {
-  %dx = moe.grouped_matmul rows(%dy : tensor<?x@Fx@T>) groups(%sizes : tensor<@Exi32>)
+    %gate: tensor<@Ex@Fx@Hx@T> {moe.param = #moe.param<"gate">})
+        -> tensor<?x@Hx@T> {
+  %dx = moe.grouped_matmul rows(%dy : tensor<?x@Fx@T>)
+      groups(%sizes : tensor<@Exi32>)
       weights(%gate : tensor<@Ex@Fx@Hx@T>) kn -> tensor<?x@Hx@T> {
   ^bb0(%a: f32):
     @MOEYIELD(%a)
@@ -146,7 +158,8 @@ func.func @main(%x: tensor<?x@Hx@T> {moe.name = "x"},
   %f0_ = arith.constant 0.0 : f32
   %tokens = tensor.dim %x, %c0 : tensor<?x@Hx@T>
   %logits_empty = tensor.empty(%tokens) : tensor<?x@Exf32>
-  %logits_zero = linalg.fill ins(%f0_ : f32) outs(%logits_empty : tensor<?x@Exf32>) -> tensor<?x@Exf32>
+  %logits_zero = linalg.fill ins(%f0_ : f32)
+      outs(%logits_empty : tensor<?x@Exf32>) -> tensor<?x@Exf32>
   %logits = linalg.matmul indexing_maps = [#rows, #weights, #sums]
       ins(%x, %router : tensor<?x@Hx@T>, tensor<@Ex@Hx@T>)
       outs(%logits_zero : tensor<?x@Exf32>) -> tensor<?x@Exf32>
@@ -163,7 +176,8 @@ func.func @main(%x: tensor<?x@Hx@T> {moe.name = "x"},
 
 static constexpr const char *dispatch = R"(
   %counts = moe.count %ids : tensor<?x@Kxi32> -> tensor<@Exi32>
-  %slots, %sizes, %bound = moe.assign %ids choice_major counts(%counts : tensor<@Exi32>)
+  %slots, %sizes,
+      %bound = moe.assign %ids choice_major counts(%counts : tensor<@Exi32>)
       : tensor<?x@Kxi32> -> tensor<?x@Kxi32>, tensor<@Exi32>, index
   %rows = moe.dispatch %x, %slots, %sizes, %bound
       : tensor<?x@Hx@T>, tensor<?x@Kxi32>, tensor<@Exi32> -> tensor<?x@Hx@T>
