@@ -53,7 +53,10 @@ def implementations(binaries):
     def python(peer):
         interpreter = os.path.join(peers_folder(), "venv", "bin", "python3")
         script = os.path.join(HERE, "peers", f"{peer}_worker.py")
-        return Implementation(peer, peer, [interpreter, script], python=True)
+        # Memory that libraries take from malloc is in huge pages too.
+        return Implementation(
+            peer, peer, [interpreter, script],
+            {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}, python=True)
 
     # BLIS picks portable code on processors that it does not know; the
     # numbers are its own names of kernels: 0 skx, 6 zen3.
