@@ -333,6 +333,22 @@ void LoopBuilder::storeLanes(Value value, const Row &row, Value i,
   vector::StoreOp::create(builder, loc, value, row.memref, indicesOf(row, i));
 }
 
+void LoopBuilder::streamLanes(Value value, const Row &row, Value i,
+                              int64_t alignment) {
+  vector::StoreOp::create(builder, loc, value, row.memref, indicesOf(row, i),
+                          /*nontemporal=*/true, llvm::MaybeAlign(alignment));
+}
+
+void LoopBuilder::prefetchLanes(const Row &row, Value i, int64_t lanes) {
+  static constexpr int64_t kCacheLine = 64;
+  int64_t bytes = row.getElementType().getIntOrFloatBitWidth() / 8;
+  for (int64_t lane = 0; lane < lanes; lane += kCacheLine / bytes)
+    memref::PrefetchOp::create(builder, loc, row.memref,
+                               indicesOf(row, add(i, index(lane))),
+                               /*isWrite=*/false, /*localityHint=*/1,
+                               /*isDataCache=*/true);
+}
+
 Value LoopBuilder::spread(Value value, int64_t lanes) {
   if (lanes == 1)
     return value;

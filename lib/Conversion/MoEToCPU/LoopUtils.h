@@ -113,6 +113,9 @@ public:
   /// Elements i to i + lanes - 1, as a vector unless `lanes` is 1.
   Value loadLanes(const Row &row, Value i, int64_t lanes);
   void storeLanes(Value value, const Row &row, Value i, int64_t lanes);
+  /// Stores lanes past the caches; the place is aligned to `alignment` bytes.
+  void streamLanes(Value value, const Row &row, Value i, int64_t alignment);
+  void prefetchLanes(const Row &row, Value i, int64_t lanes);
   /// `value` in all lanes.
   Value spread(Value value, int64_t lanes);
 

@@ -6,8 +6,10 @@
 #include "LoopUtils.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::moe;
@@ -47,6 +49,26 @@ private:
   Value rows, bound, perExpert;
 };
 
+/// Bytes of rows from which copies go past the caches: they would not be there
+/// any more when they are read.
+constexpr int64_t kStreamBytes = int64_t{16} << 20;
+constexpr int64_t kCacheLine = 64;
+
+int64_t elementBytes(Value memref) {
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
+}
+
+/// Whether every row of a buffer begins a cache line: the arena's allocations
+/// do.
+bool hasAlignedRows(Value rows) {
+  auto type = cast<MemRefType>(rows.getType());
+  int64_t features = type.getShape().back();
+  return rows.getDefiningOp<memref::AllocOp>() &&
+         type.getLayout().isIdentity() && !ShapedType::isDynamic(features) &&
+         features * elementBytes(rows) % kCacheLine == 0;
+}
+
 struct DispatchToLoops : OpRewritePattern<DispatchOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -58,15 +80,34 @@ struct DispatchToLoops : OpRewritePattern<DispatchOp> {
     Value x = op.getX(), slots = op.getSlots();
     SlotRows rows(b, op.getOuts()[0]);
     Value features = b.dim(x, 1), choices = b.dim(slots, 1);
-    b.parallel(b.dim(slots, 0), [&](Value t) {
+    Value tokens = b.dim(slots, 0);
+    Value isLarge;
+    if (hasAlignedRows(op.getOuts()[0])) {
+      Value bytes = b.mul(b.mul(tokens, choices),
+                          b.mul(features, b.index(elementBytes(x))));
+      isLarge =
+          b.compare(arith::CmpIPredicate::uge, bytes, b.index(kStreamBytes));
+    }
+    b.parallel(tokens, [&](Value t) {
       b.loop(b.index(0), choices, [&](Value j) {
         Value slot = b.toIndex(b.load(slots, {t, j}));
         b.when(rows.isRow(slot), [&] {
           Value weight =
               op.getWeights() ? b.load(op.getWeights(), {t, j}) : Value();
-          copyRow(b, {x, {t}}, rows[slot], features, weight);
+          auto copy = [&](bool streams) {
+            copyRow(b, {x, {t}}, rows[slot], features, weight, streams);
+          };
+          if (!isLarge)
+            return copy(false);
+          b.when(isLarge, [&] { copy(true); }, [&] { copy(false); });
         });
       });
+      // Streamed rows are in order with nothing until told.
+      if (isLarge)
+        b.when(isLarge, [&] {
+          LLVM::FenceOp::create(b.builder, b.loc, LLVM::AtomicOrdering::seq_cst,
+                                StringRef());
+        });
     });
     rewriter.eraseOp(op);
     return success();
@@ -74,14 +115,17 @@ struct DispatchToLoops : OpRewritePattern<DispatchOp> {
 
   /// Copies a row, times `weight` if there is one.
   static void copyRow(LoopBuilder &b, const Row &from, const Row &to,
-                      Value size, Value weight) {
+                      Value size, Value weight, bool streams) {
     bool scalarOnly = !from.isContiguous() || !to.isContiguous();
     b.overLanes(size, scalarOnly, [&](Value i, int64_t lanes) {
       Value value = b.loadLanes(from, i, lanes);
       if (weight)
         value = b.toReal(to.getElementType(),
                          b.mul(b.spread(weight, lanes), b.widen(value)));
-      b.storeLanes(value, to, i, lanes);
+      if (streams && lanes > 1)
+        b.streamLanes(value, to, i, kCacheLine);
+      else
+        b.storeLanes(value, to, i, lanes);
     });
   }
 };
@@ -102,10 +146,16 @@ struct CombineToLoops : OpRewritePattern<CombineOp> {
     Type element = Row{y, {}}.getElementType();
     Type sumType = element.isF64() ? element : rewriter.getF32Type();
     Value zero = b.real(sumType, 0);
+    Value lastToken = b.sub(b.dim(slots, 0), b.index(1));
 
     /// One more choice of token t on lanes from d.
     auto step = [&](Value t, Value d, int64_t lanes, Value j, Value sum) {
       Value slot = b.toIndex(b.load(slots, {t, j}));
+      // The rows of the next token are elsewhere; their loads would wait.
+      Value next = b.minimum(b.add(t, b.index(1)), lastToken);
+      Value ahead = b.maximum(b.toIndex(b.load(slots, {next, j})), b.index(0));
+      if (lanes > 1)
+        b.prefetchLanes(rows[ahead], d, lanes);
       auto accumulate = [&]() -> SmallVector<Value> {
         Value row = b.widen(b.loadLanes(rows[slot], d, lanes));
         if (!op.getWeights())
