@@ -196,6 +196,15 @@ Reals dispatch(const Reals &x, const Assignment &assignment, DType type,
   return rows;
 }
 
+Counts sources(const Assignment &assignment) {
+  Counts tokens(assignment.bound, -1);
+  for (int64_t t = 0; t < assignment.slots.rows; ++t)
+    for (int64_t j = 0; j < assignment.slots.cols; ++j)
+      if (int32_t slot = assignment.slots(t, j); slot >= 0)
+        tokens[slot] = t;
+  return tokens;
+}
+
 Reals combine(const Reals &rows, const Assignment &assignment, DType type,
               const Reals *weights) {
   Reals y(assignment.slots.rows, rows.cols);

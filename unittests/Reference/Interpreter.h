@@ -162,6 +162,9 @@ Ids reversedIds(const Assignment &assignment, int64_t experts,
 Reals dispatch(const Reals &x, const Assignment &assignment, DType type,
                const Reals *weights = nullptr);
 
+/// The token that stands in every row, -1 where nobody does.
+Counts sources(const Assignment &assignment);
+
 /// Sum over a token's choices, in choice order, accumulated in f32 (f64).
 Reals combine(const Reals &rows, const Assignment &assignment, DType type,
               const Reals *weights = nullptr);

@@ -132,6 +132,17 @@ TEST(Layer, DifferentExpertsForDifferentGroups) {
   EXPECT_EQ(combine(out, a, DType::F32), (Reals{{-1}, {4}, {-3}}));
 }
 
+TEST(Layer, SourcesNameTheRowsThatDispatchCopies) {
+  AssignInputs inputs;
+  inputs.experts = 2;
+  inputs.capacity = 2;
+  Assignment a = assign({{0, 1}, {0, -1}, {0, 1}}, inputs);
+  EXPECT_EQ(sources(a), (Counts{0, 1, 0, 2, -1, -1}));
+  Reals rows = dispatch({{10}, {11}, {12}}, a, DType::F32);
+  for (int64_t r = 0; r < 4; ++r)
+    EXPECT_EQ(rows(r, 0), 10 + sources(a)[r]);
+}
+
 TEST(Layer, TwoOperandsRoutedAlikeGiveEqualResults) {
   Case c = realLayer(6, 3, 2, 4, 5, 9);
   LayerResult r = evaluate(c.layer, c.inputs);

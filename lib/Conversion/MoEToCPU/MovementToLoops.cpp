@@ -1,7 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// dispatch and combine: O(T K D), parallel over tokens.
+// dispatch and combine: O(T K D), and sources: O(T K). Parallel over tokens.
 
 #include "LoopUtils.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
@@ -180,8 +180,37 @@ struct CombineToLoops : OpRewritePattern<CombineOp> {
     return success();
   }
 };
+
+struct SourcesToLoops : OpRewritePattern<SourcesOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(SourcesOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!hasBufferForm(op))
+      return rewriter.notifyMatchFailure(op, "expected the buffer form");
+    LoopBuilder b(rewriter, op.getLoc());
+    Row sources{op.getOuts()[0], {}};
+    Value slots = op.getSlots(), bound = b.dim(sources.memref, 0);
+    Type i32 = rewriter.getI32Type();
+    Value none = b.integer(i32, -1);
+    b.overLanes(bound, !sources.isContiguous(), [&](Value i, int64_t lanes) {
+      b.storeLanes(b.spread(none, lanes), sources, i, lanes);
+    });
+    Value choices = b.dim(slots, 1);
+    b.parallel(b.dim(slots, 0), [&](Value t) {
+      Value token = b.fromIndex(i32, t);
+      b.loop(b.index(0), choices, [&](Value j) {
+        Value slot = b.toIndex(b.load(slots, {t, j}));
+        b.when(b.inRange(slot, bound), [&] { b.store(token, sources, slot); });
+      });
+    });
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
 } // namespace
 
 void mlir::moe::detail::populateMovementPatterns(RewritePatternSet &patterns) {
-  patterns.add<CombineToLoops, DispatchToLoops>(patterns.getContext());
+  patterns.add<CombineToLoops, DispatchToLoops, SourcesToLoops>(
+      patterns.getContext());
 }

@@ -25,7 +25,7 @@ using namespace mlir::moe;
 static int64_t getPart(Operation *op) {
   if (isa<GateOp, CountOp, AssignOp, NoiseOp, CapacityOp>(op))
     return MOIRA_PART_GATE;
-  if (isa<DispatchOp>(op))
+  if (isa<DispatchOp, SourcesOp>(op))
     return MOIRA_PART_DISPATCH;
   if (isa<CombineOp>(op))
     return MOIRA_PART_COMBINE;

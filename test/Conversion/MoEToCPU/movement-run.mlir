@@ -4,8 +4,10 @@
 // RUN: moira-opt %s -convert-moe-to-cpu | %run_loops | FileCheck %s
 
 func.func private @printMemrefF32(memref<*xf32>) attributes {llvm.emit_c_interface}
+func.func private @printMemrefI32(memref<*xi32>) attributes {llvm.emit_c_interface}
 
 memref.global "private" constant @slots : memref<3x2xi32> = dense<[[3, 0], [-1, 2], [9, -5]]>
+memref.global "private" constant @moved : memref<3x2xi32> = dense<[[3, -1], [0, 2], [900, -5]]>
 memref.global "private" constant @weights : memref<3x2xf32> = dense<[[0.5, 2.0], [4.0, 0.25], [1.0, 1.0]]>
 
 // Every sum is exact, so one number tells whether all features are right.
@@ -71,5 +73,13 @@ func.func @main() {
   call @features(%c64) : (index) -> ()
   // CHECK: [14462.8, 731.438, 0]
   call @features(%c83) : (index) -> ()
+  // Slots 900 and -5 are no rows; nobody stands in row 1, nor from row 4 on.
+  // CHECK: [1, -1, 1, 0, {{(-1, )+}}-1]
+  %c84 = arith.constant 84 : index
+  %slots = memref.get_global @moved : memref<3x2xi32>
+  %sources = memref.alloc(%c84) : memref<?xi32>
+  moe.sources %slots, %c84 outs(%sources : memref<?xi32>) : memref<3x2xi32>
+  %out = memref.cast %sources : memref<?xi32> to memref<*xi32>
+  call @printMemrefI32(%out) : (memref<*xi32>) -> ()
   return
 }

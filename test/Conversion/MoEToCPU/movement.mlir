@@ -81,3 +81,23 @@ func.func @strided(%rows: memref<4x?x8xf64, strided<[?, ?, 2], offset: ?>>,
       : memref<4x?x8xf64, strided<[?, ?, 2], offset: ?>>, memref<?x2xi32>
   return
 }
+
+// -----
+
+// No row is without an entry; slots outside the rows are passed over.
+
+// CHECK-LABEL: @sources
+// CHECK-SAME: %[[SLOTS:.*]]: memref<?x8xi32>, %{{.*}}: index, %[[OUT:.*]]: memref<?xi32>
+func.func @sources(%slots: memref<?x8xi32>, %bound: index, %out: memref<?xi32>) {
+  // CHECK-DAG: %[[NONE:.*]] = arith.constant dense<-1> : vector<64xi32>
+  // CHECK: vector.store %[[NONE]], %[[OUT]]
+  // CHECK: scf.parallel (%[[T:.*]]) =
+  // CHECK: %[[TOKEN:.*]] = arith.index_cast %[[T]] : index to i32
+  // CHECK: scf.for %[[J:.*]] = %c0 to %c8
+  // CHECK: memref.load %[[SLOTS]][%[[T]], %[[J]]]
+  // CHECK: arith.cmpi ult
+  // CHECK: scf.if
+  // CHECK: memref.store %[[TOKEN]], %[[OUT]]
+  moe.sources %slots, %bound outs(%out : memref<?xi32>) : memref<?x8xi32>
+  return
+}

@@ -93,3 +93,15 @@ func.func @noise(%t: index, %s: i64, %first: index) -> tensor<?x4xf32> {
       {layer = 3 : i64} -> tensor<?x4xf32>
   return %0 : tensor<?x4xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @sources
+// CHECK-SAME: %[[SLOTS:.*]]: memref<?x2xi32, {{.*}}>, %[[BOUND:.*]]: index
+// CHECK: %[[T:.*]] = memref.alloc(%[[BOUND]]) {{.*}} : memref<?xi32>
+// CHECK: moe.sources %[[SLOTS]], %[[BOUND]] outs(%[[T]] : memref<?xi32>)
+// CHECK-NOT: memref.copy
+func.func @sources(%slots: tensor<?x2xi32>, %bound: index) -> tensor<?xi32> {
+  %tokens = moe.sources %slots, %bound : tensor<?x2xi32> -> tensor<?xi32>
+  return %tokens : tensor<?xi32>
+}

@@ -69,3 +69,19 @@ func.func @unweighted(%rows: tensor<?x8xf64>, %slots: tensor<?x2xi32>) -> tensor
   %y = moe.combine %rows, %slots : tensor<?x8xf64>, tensor<?x2xi32> -> tensor<?x8xf64>
   return %y : tensor<?x8xf64>
 }
+
+// One map from rows to tokens; -1 where no pair stands.
+// CHECK-LABEL: func.func @sources
+// CHECK-SAME: (%[[SLOTS:[a-z0-9]*]]: tensor<?x2xi32>, %[[BOUND:[a-z0-9]*]]: index)
+// CHECK: %[[NONE:.*]] = linalg.fill ins(%c-1_i32 : i32) outs(%{{.*}} : tensor<?xi32>)
+// CHECK: scf.for %[[T:.*]] = %c0 to %{{.*}} step %c1 iter_args(%{{.*}} = %[[NONE]])
+// CHECK: scf.for %[[J:.*]] = %c0 to %c2 step %c1 iter_args(%[[MAP:.*]] = %{{.*}})
+// CHECK: %[[S:.*]] = tensor.extract %[[SLOTS]][%[[T]], %[[J]]]
+// CHECK: arith.cmpi sge, %[[S]], %c0_i32 : i32
+// CHECK: %[[SLOT:.*]] = arith.index_cast %[[S]] : i32 to index
+// CHECK: %[[TOKEN:.*]] = arith.index_cast %[[T]] : index to i32
+// CHECK: tensor.insert %[[TOKEN]] into %[[MAP]][%[[SLOT]]]
+func.func @sources(%slots: tensor<?x2xi32>, %bound: index) -> tensor<?xi32> {
+  %tokens = moe.sources %slots, %bound : tensor<?x2xi32> -> tensor<?xi32>
+  return %tokens : tensor<?xi32>
+}

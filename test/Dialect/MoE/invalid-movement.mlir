@@ -117,3 +117,35 @@ func.func @combine_c2_element(%r: tensor<?x8xf64>, %s: tensor<4x2xi32>, %w: tens
   %0 = moe.combine %r, %s weights(%w : tensor<4x2xf32>) : tensor<?x8xf64>, tensor<4x2xi32> -> tensor<4x8xf64>
   return
 }
+
+// -----
+
+func.func @sources_c1_slots(%s: tensor<4x2x1xi32>, %b: index) {
+  // expected-error @+1 {{'moe.sources' op operand #0 must be}}
+  %0 = moe.sources %s, %b : tensor<4x2x1xi32> -> tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @sources_c1_element(%s: tensor<4x2xi32>, %b: index) {
+  // expected-error @+1 {{'moe.sources' op expected a result of type [R] x i32, got 'tensor<?xindex>'}}
+  %0 = moe.sources %s, %b : tensor<4x2xi32> -> tensor<?xindex>
+  return
+}
+
+// -----
+
+func.func @sources_c1_rank(%s: tensor<4x2xi32>, %b: index) {
+  // expected-error @+1 {{'moe.sources' op expected a result of type [R] x i32, got 'tensor<8x1xi32>'}}
+  %0 = moe.sources %s, %b : tensor<4x2xi32> -> tensor<8x1xi32>
+  return
+}
+
+// -----
+
+func.func @sources_c1_form(%s: tensor<4x2xi32>, %b: index, %o: memref<8xi32>) {
+  // expected-error @+1 {{'moe.sources' op expected}}
+  moe.sources %s, %b outs(%o : memref<8xi32>) : tensor<4x2xi32>
+  return
+}

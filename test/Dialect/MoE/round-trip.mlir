@@ -99,6 +99,8 @@ func.func @movement(%x: tensor<?x8xbf16>, %s: tensor<?x2xi32>, %n: tensor<4xi32>
   %1 = moe.combine %0, %s : tensor<4x?x8xbf16>, tensor<?x2xi32> -> tensor<?x8xbf16>
   // CHECK: moe.combine %{{.*}}, %{{.*}} weights(%{{.*}} : tensor<?x2xf32>) :
   %2 = moe.combine %0, %s weights(%w : tensor<?x2xf32>) : tensor<4x?x8xbf16>, tensor<?x2xi32> -> tensor<?x8xbf16>
+  // CHECK: moe.sources %{{.*}}, %{{.*}} : tensor<?x2xi32> -> tensor<?xi32>
+  %3 = moe.sources %s, %b : tensor<?x2xi32> -> tensor<?xi32>
   return
 }
 
@@ -211,6 +213,8 @@ func.func @buffers(%x: memref<?x8xf32>, %l: memref<?x4xf32>, %bias: memref<4xf32
   moe.dispatch %x, %slots, %sizes, %b outs(%rows : memref<?x8xf32>) : memref<?x8xf32>, memref<?x2xi32>, memref<4xi32>
   // CHECK: moe.combine %{{.*}}, %{{.*}} weights(%{{.*}} : memref<?x2xf32>) outs(%{{.*}} : memref<?x8xf32>) : memref<?x8xf32>, memref<?x2xi32>
   moe.combine %rows, %slots weights(%w : memref<?x2xf32>) outs(%y : memref<?x8xf32>) : memref<?x8xf32>, memref<?x2xi32>
+  // CHECK: moe.sources %{{.*}}, %{{.*}} outs(%{{.*}} : memref<4xi32>) : memref<?x2xi32>
+  moe.sources %slots, %b outs(%sizes : memref<4xi32>) : memref<?x2xi32>
   // CHECK: moe.pack %{{.*}} nk outs(%{{.*}} : memref<4x1x8x32xf32>) : memref<4x16x8xf32>
   moe.pack %wt nk outs(%wp : memref<4x1x8x32xf32>) : memref<4x16x8xf32>
   // CHECK: moe.grouped_matmul rows({{.*}}) groups({{.*}}) weights({{.*}}) panels outs(%{{.*}} : memref<?x16xf32>) {

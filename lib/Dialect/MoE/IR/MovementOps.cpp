@@ -128,3 +128,36 @@ CombineOp::reifyResultShapes(OpBuilder &builder,
                      getDim(builder, getLoc(), getRows(), rows.getRank() - 1)});
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// SourcesOp
+//===----------------------------------------------------------------------===//
+
+ShapedType SourcesOp::getSourcesType() {
+  return getDestinationType(*this, getOuts(), 0);
+}
+
+LogicalResult SourcesOp::verify() {
+  if (failed(verifyForm(*this, getOuts(), 1, 1)))
+    return failure();
+  // sources_c1
+  ShapedType sources = getSourcesType();
+  if (!sources.getElementType().isInteger(32) || sources.getRank() != 1)
+    return emitOpError("expected a result of type [R] x i32, got ") << sources;
+  return success();
+}
+
+void SourcesOp::getEffects(Effects &effects) {
+  addEffects(*this, getOutsMutable(), effects);
+}
+
+LogicalResult
+SourcesOp::reifyResultShapes(OpBuilder &builder,
+                             ReifiedRankedShapedTypeDims &reified) {
+  ShapedType sources = getSourcesType();
+  OpFoldResult rows = getBound();
+  if (!sources.isDynamicDim(0))
+    rows = builder.getIndexAttr(sources.getDimSize(0));
+  reified.push_back({rows});
+  return success();
+}

@@ -136,6 +136,7 @@ void mlir::moe::registerBufferizableOpInterfaceExternalModels(
     NoiseOp::attachInterface<ComputeOpModel<NoiseOp>>(*context);
     DispatchOp::attachInterface<ComputeOpModel<DispatchOp>>(*context);
     CombineOp::attachInterface<ComputeOpModel<CombineOp>>(*context);
+    SourcesOp::attachInterface<ComputeOpModel<SourcesOp>>(*context);
     GroupedMatmulOp::attachInterface<ComputeOpModel<GroupedMatmulOp>>(*context);
     PackOp::attachInterface<ComputeOpModel<PackOp>>(*context);
   });

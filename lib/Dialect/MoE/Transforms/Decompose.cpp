@@ -49,7 +49,7 @@ struct DecomposePass : public moe::impl::DecomposePassBase<DecomposePass> {
       rewriter.setInsertionPoint(op);
       llvm::TypeSwitch<Operation *>(op)
           .Case<GateOp, CountOp, CapacityOp, AssignOp, NoiseOp, DispatchOp,
-                CombineOp, GroupedMatmulOp, PackOp>(
+                CombineOp, SourcesOp, GroupedMatmulOp, PackOp>(
               [&](auto typed) { decompose(rewriter, typed); })
           .Case([&](ExpertOp expert) { lowerExpertToLoops(rewriter, expert); });
     }

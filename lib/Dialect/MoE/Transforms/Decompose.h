@@ -20,6 +20,7 @@ void decompose(RewriterBase &rewriter, AssignOp op);
 void decompose(RewriterBase &rewriter, NoiseOp op);
 void decompose(RewriterBase &rewriter, DispatchOp op);
 void decompose(RewriterBase &rewriter, CombineOp op);
+void decompose(RewriterBase &rewriter, SourcesOp op);
 void decompose(RewriterBase &rewriter, GroupedMatmulOp op);
 void decompose(RewriterBase &rewriter, PackOp op);
 

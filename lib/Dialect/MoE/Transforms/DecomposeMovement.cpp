@@ -110,3 +110,18 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, CombineOp op) {
                  [&](ValueRange args) { return b.toReal(args[0], element); });
   rewriter.replaceOp(op, b.castTo(sums, type));
 }
+
+void mlir::moe::detail::decompose(RewriterBase &rewriter, SourcesOp op) {
+  DecomposeBuilder b(rewriter, op);
+  ReifiedRankedShapedTypeDims shapes;
+  LogicalResult reified = op.reifyResultShapes(b, shapes);
+  assert(succeeded(reified));
+  (void)reified;
+  Value none =
+      b.castTo(b.filled(shapes[0], b.i32(-1)), op->getResult(0).getType());
+  Value sources = forEachSlot(b, op.getSlots(), none,
+                              [&](Value t, Value, Value slot, Value sources) {
+                                return b.insert(b.toI32(t), sources, {slot});
+                              });
+  rewriter.replaceOp(op, sources);
+}

@@ -90,4 +90,35 @@ def MoE_CombineOp : MoE_ComputeOp<"combine", [
   }];
 }
 
+def MoE_SourcesOp : MoE_ComputeOp<"sources", [
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
+                              ["reifyResultShapes"]>]> {
+  let summary = "the token that stands in every row";
+  let description = [{
+    `sources[slots[t, j]] = t` for every pair with a slot; -1 for rows that no
+    slot names. Cost O(T K). A `grouped_matmul` that gathers by it reads the rows
+    of `x` themselves where it would read those of an unweighted, ragged
+    `dispatch`, so that no row is copied.
+
+    **Constraints**
+    * sources_c1: `slots` is `[T, K]`, the result `[bound]` x i32.
+
+    Example: slots [[0, 2], [1, -1]], bound 4 -> [0, 1, 0, -1].
+
+    ```mlir
+    %tokens = moe.sources %slots, %bound : tensor<?x2xi32> -> tensor<?xi32>
+    ```
+  }];
+  let arguments = (ins
+    MoE_Ids:$slots, Index:$bound, Variadic<AnyNon0RankedMemRef>:$outs);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $slots `,` $bound (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
+    `:` type($slots) (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::ShapedType getSourcesType();
+  }];
+}
+
 #endif // MOIRA_DIALECT_MOE_IR_MOVEMENTOPS_TD
