@@ -40,8 +40,10 @@ static std::string describeOptions(const JitOptions &options) {
     stream << mlir::moe::stringifyRowClass(rows) << ' ';
   stream << '\n'
          << pipeline.oracle << pipeline.exposeRouting << pipeline.replayRouting
-         << ' ' << pipeline.vectorBits << pipeline.dotBF16
-         << pipeline.hiddenBlocks << ' ' << options.optLevel << '\n'
+         << ' ' << mlir::moe::stringifyFusions(pipeline.disabledFusions) << ' '
+         << pipeline.vectorBits << pipeline.dotBF16 << pipeline.hiddenBlocks
+         << ' ' << options.optLevel << '
+'
          << pipeline.moduleName << '\n'
          << pipeline.triple << '\n'
          << pipeline.cpu << '\n'

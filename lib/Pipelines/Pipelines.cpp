@@ -4,6 +4,7 @@
 #include "moira/Pipelines/Pipelines.h"
 
 #include "moira/Conversion/Passes.h"
+#include "moira/Dialect/MoE/Transforms/Fusions.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Passes.h"
 #include "moira/Variants/Passes.h"
@@ -76,7 +77,10 @@ static void buildKernels(OpPassManager &manager,
     addCleanup(manager);
     return;
   }
-  manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass());
+  moe::FormKernelsPassOptions kernels;
+  for (std::string &name : moe::getFusionNames(options.disabledFusions))
+    kernels.disableFusion.push_back(std::move(name));
+  manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass(kernels));
   addCleanup(manager);
   moe::AssignLayoutsPassOptions layouts;
   layouts.pairs = options.dotBF16;

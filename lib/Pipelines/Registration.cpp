@@ -4,6 +4,7 @@
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 #include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
+#include "moira/Dialect/MoE/Transforms/Fusions.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
@@ -79,19 +80,36 @@ static void registerPhasePipelines() {
     Option<bool> dotBF16{*this, "dot-bf16",
                          llvm::cl::desc("the target has a dot product of pairs "
                                         "of bf16")};
+    ListOption<std::string> disableFusion{
+        *this, "disable-fusion",
+        llvm::cl::desc("fusions to leave out: " + moe::listFusions())};
   };
   for (moira::Phase last : {moira::Phase::Kernels, moira::Phase::Bufferized,
                             moira::Phase::Target}) {
     StringRef name = moira::stringifyPhase(last);
-    PassPipelineRegistration<Options>(
+    registerPassPipeline(
         ("moe-to-" + name).str(), ("bring a program to phase " + name).str(),
-        [last](OpPassManager &manager, const Options &given) {
+        [last](OpPassManager &manager, StringRef text,
+               function_ref<LogicalResult(const Twine &)> fail) {
+          Options given;
+          if (failed(given.parseFromString(text)))
+            return failure();
+          llvm::Expected<moe::Fusions> disabled =
+              moe::parseFusions(*given.disableFusion);
+          if (!disabled)
+            return fail("disable-fusion: " +
+                        llvm::toString(disabled.takeError()));
           moira::PipelineOptions options;
           options.entry = given.entry;
           options.oracle = given.oracle;
           options.vectorBits = given.vectorBits;
           options.dotBF16 = given.dotBF16;
+          options.disabledFusions = *disabled;
           moira::buildPipeline(manager, last, options);
+          return success();
+        },
+        [](function_ref<void(const mlir::detail::PassOptions &)> visit) {
+          visit(Options());
         });
   }
 }

@@ -66,6 +66,9 @@ struct CommandLine {
   cl::opt<bool> oracle{"oracle", cl::cat(category),
                        cl::desc("Compile the decomposed program, the "
                                 "executable meaning of every operation")};
+  cl::list<std::string> disableFusion{
+      "disable-fusion", cl::CommaSeparated, cl::value_desc("names"),
+      cl::cat(category), cl::desc(disableFusionHelp())};
   cl::opt<bool> describe{"describe", cl::cat(category),
                          cl::desc("Print what the bundle holds; with a "
                                   "program, compile it for that")};
@@ -85,6 +88,10 @@ static llvm::Expected<JitOptions> makeOptions(const CommandLine &line) {
   options.dumpDirectory = line.dumpPhases;
   options.pipeline.entry = line.entry;
   options.pipeline.oracle = line.oracle;
+  llvm::Expected<mlir::moe::Fusions> disabled = readFusions(line.disableFusion);
+  if (!disabled)
+    return disabled.takeError();
+  options.pipeline.disabledFusions = *disabled;
   options.pipeline.moduleName =
       line.input == "-" ? "stdin" : llvm::sys::path::filename(line.input).str();
   if (!line.rows.empty())

@@ -72,6 +72,9 @@ struct CommandLine {
       cl::value_desc("level"),
       cl::cat(category),
       cl::desc("Optimisation level, 0 to 3 (default)")};
+  cl::list<std::string> disableFusion{
+      "disable-fusion", cl::CommaSeparated, cl::value_desc("names"),
+      cl::cat(category), cl::desc(disableFusionHelp())};
   cl::opt<std::string> cacheDir{
       "cache-dir", cl::value_desc("folder"), cl::cat(category),
       cl::desc("Where compiled programs are kept (default: moira in the "
@@ -195,6 +198,10 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.jit.cpu = line.cpu;
   options.jit.dumpDirectory = line.dumpPhases;
   options.jit.pipeline.entry = line.entry;
+  llvm::Expected<mlir::moe::Fusions> disabled = readFusions(line.disableFusion);
+  if (!disabled)
+    return disabled.takeError();
+  options.jit.pipeline.disabledFusions = *disabled;
   if (llvm::Error error = readVerify(line, options))
     return error;
   if (llvm::Error error = readNumbers(line, options))

@@ -91,6 +91,23 @@ llvm::Expected<int64_t> tools::readNumber(llvm::StringRef option,
                                  "'");
 }
 
+llvm::Expected<mlir::moe::Fusions>
+tools::readFusions(const llvm::cl::list<std::string> &option) {
+  llvm::SmallVector<std::string> names(option.begin(), option.end());
+  llvm::Expected<mlir::moe::Fusions> fusions = mlir::moe::parseFusions(names);
+  if (fusions)
+    return fusions;
+  return llvm::createStringError("--" + option.ArgStr + ": " +
+                                 llvm::toString(fusions.takeError()));
+}
+
+llvm::StringRef tools::disableFusionHelp() {
+  static const std::string text = "Fusions to leave out, of " +
+                                  mlir::moe::listFusions() +
+                                  " (default: none; no result changes)";
+  return text;
+}
+
 std::string tools::formatBytes(double bytes) {
   static constexpr const char *units[] = {"B", "kB", "MB", "GB", "TB"};
   unsigned unit = 0;

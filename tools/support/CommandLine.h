@@ -8,6 +8,7 @@
 #define MOIRA_TOOLS_SUPPORT_COMMANDLINE_H
 
 #include "base/Status.h"
+#include "moira/Dialect/MoE/Transforms/Fusions.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/CommandLine.h"
@@ -38,6 +39,12 @@ bool looksLikeBundle(llvm::StringRef path);
 /// are options of type string, so that their errors look like all others.
 llvm::Expected<int64_t> readNumber(llvm::StringRef option, llvm::StringRef text,
                                    int64_t least, int64_t most);
+
+/// The values of --disable-fusion, which both compiling tools have.
+llvm::Expected<mlir::moe::Fusions>
+readFusions(const llvm::cl::list<std::string> &option);
+/// What --help says of it; lasts.
+llvm::StringRef disableFusionHelp();
 
 /// "4.2 MB", "805.3 MB".
 std::string formatBytes(double bytes);

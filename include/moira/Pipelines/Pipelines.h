@@ -38,6 +38,8 @@ struct PipelineOptions {
       mlir::moe::RowClass::Decode, mlir::moe::RowClass::Prefill};
   /// Compile the decomposed program: the executable meaning of every op.
   bool oracle = false;
+  /// Fusions to leave out; no result changes. Ignored by the oracle.
+  mlir::moe::Fusions disabledFusions{};
   /// Adds each gate's logits and ids to the entry's results (after the
   /// program's own results: logits0, ids0, logits1, ids1, ...).
   bool exposeRouting = false;

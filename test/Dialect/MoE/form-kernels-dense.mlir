@@ -1,5 +1,5 @@
 // RUN: moira-opt %s --moe-form-kernels | FileCheck %s
-// RUN: moira-opt %s --moe-form-kernels=fuse-epilogue=false | FileCheck %s --check-prefix=PLAIN
+// RUN: moira-opt %s --moe-form-kernels=disable-fusion=activation | FileCheck %s --check-prefix=PLAIN
 // RUN: moira-opt %s --moe-form-kernels=dense=false | FileCheck %s --check-prefix=OFF
 
 #mk = affine_map<(m, n, k) -> (m, k)>

@@ -4,6 +4,7 @@
 #include "FormKernels.h"
 
 #include "moira/Dialect/MoE/Transforms/DecomposeExpert.h"
+#include "moira/Dialect/MoE/Transforms/Fusions.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,6 +37,16 @@ void eraseDeadOps(RewriterBase &rewriter, Block &block) {
 struct FormKernels : public moe::impl::FormKernelsPassBase<FormKernels> {
   using FormKernelsPassBase::FormKernelsPassBase;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    llvm::Expected<Fusions> fusions = parseFusions(*disableFusion);
+    if (!fusions)
+      return emitError(UnknownLoc::get(context),
+                       "disable-fusion: " +
+                           llvm::toString(fusions.takeError()));
+    disabled = *fusions;
+    return success();
+  }
+
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     if (function.isExternal())
@@ -48,10 +59,13 @@ struct FormKernels : public moe::impl::FormKernelsPassBase<FormKernels> {
     if (dense)
       for (Block &block : function.getFunctionBody())
         numFormed += formDenseKernels(
-            rewriter, block, fuseEpilogue,
+            rewriter, block, disabled,
             [&](const Mismatch &mismatch) { report(mismatch); });
-    for (Block &block : function.getFunctionBody())
+    for (Block &block : function.getFunctionBody()) {
       eraseDeadOps(rewriter, block);
+      if (!bitEnumContainsAny(disabled, Fusions::Gather))
+        numGathers += fuseGathers(rewriter, block);
+    }
     // What stays sums in the order of the kernels.
     orderContractions(rewriter, function);
   }
@@ -69,7 +83,8 @@ private:
 
   void formExpert(RewriterBase &rewriter, ExpertOp expert) {
     Mismatch mismatch{expert, ""};
-    FailureOr<unsigned> formed = formExpertKernels(rewriter, expert, mismatch);
+    FailureOr<unsigned> formed =
+        formExpertKernels(rewriter, expert, disabled, mismatch);
     if (succeeded(formed)) {
       numFormed += *formed;
       return;
@@ -80,6 +95,8 @@ private:
     ++numFallback;
     lowerExpertToLoops(rewriter, expert);
   }
+
+  Fusions disabled{};
 };
 
 } // namespace

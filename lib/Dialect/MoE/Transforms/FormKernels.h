@@ -1,7 +1,8 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The two places where moe.grouped_matmul ops are formed.
+// The places where moe.grouped_matmul ops are formed, and the one where they
+// take rows from a dispatch.
 
 #ifndef MOIRA_LIB_DIALECT_MOE_TRANSFORMS_FORMKERNELS_H
 #define MOIRA_LIB_DIALECT_MOE_TRANSFORMS_FORMKERNELS_H
@@ -11,16 +12,23 @@
 namespace mlir::moe::detail {
 
 /// Replaces `expert` by grouped_matmuls, one per stage of its body, and returns
-/// how many; on failure `mismatch` says why and nothing has changed.
+/// how many; on failure `mismatch` says why and nothing has changed. Work that
+/// no kernel takes for want of a `disabled` fusion becomes loops over the
+/// experts.
 FailureOr<unsigned> formExpertKernels(RewriterBase &rewriter, ExpertOp expert,
-                                      Mismatch &mismatch);
+                                      Fusions disabled, Mismatch &mismatch);
 
 /// Replaces the contractions of `block` (of a function's body, outside experts)
 /// that multiply by a function argument by grouped_matmuls with one group, with
-/// their elementwise consumers when `fuse` is set. Returns how many it formed;
+/// their elementwise consumers unless `disabled`. Returns how many it formed;
 /// `onMiss` hears of contractions that do not match.
-unsigned formDenseKernels(RewriterBase &rewriter, Block &block, bool fuse,
+unsigned formDenseKernels(RewriterBase &rewriter, Block &block,
+                          Fusions disabled,
                           llvm::function_ref<void(const Mismatch &)> onMiss);
+
+/// Lets grouped_matmuls read the rows of a dispatch where they come from, when
+/// nothing else reads the dispatch. Returns how many dispatches went away.
+unsigned fuseGathers(RewriterBase &rewriter, Block &block);
 
 } // namespace mlir::moe::detail
 

@@ -22,12 +22,12 @@ namespace {
 
 class DenseMatcher {
 public:
-  DenseMatcher(SmallVector<Product> products, Block &block)
-      : products(std::move(products)), block(block) {}
+  DenseMatcher(SmallVector<Product> products, Block &block, Fusions disabled)
+      : products(std::move(products)), block(block), disabled(disabled) {}
 
   /// Finds the longest tail of elementwise ops that a kernel of all products
-  /// can take; without `fuse` only the product itself.
-  std::optional<Kernel> match(bool fuse);
+  /// can take.
+  std::optional<Kernel> match();
 
 private:
   /// The ops after which one tensor is left, the last such op first.
@@ -37,6 +37,7 @@ private:
 
   SmallVector<Product> products;
   Block &block;
+  Fusions disabled;
   /// The products and the elementwise ops after them.
   llvm::SetVector<Operation *> members;
 };
@@ -120,6 +121,8 @@ Leaf DenseMatcher::resolve(const Kernel &kernel, Access access) {
   if (type && moved.map.getNumResults() > 0 && moved.map.getResult(0) == row &&
       (type.getRank() == 1 ||
        (type.getRank() == 2 && type.getDimSize(1) == 1))) {
+    if (bitEnumContainsAny(disabled, Fusions::PairWeights))
+      return Leaf::reject("one value per row, whose fusion is disabled");
     if (moved.value == access.value) {
       leaf.kind = Leaf::RowScalar;
       leaf.value = moved.value;
@@ -135,7 +138,8 @@ Leaf DenseMatcher::resolve(const Kernel &kernel, Access access) {
   return Leaf::reject("a tensor that is read in another way than row by row");
 }
 
-std::optional<Kernel> DenseMatcher::match(bool fuse) {
+std::optional<Kernel> DenseMatcher::match() {
+  bool fuse = !bitEnumContainsAny(disabled, Fusions::Activation);
   SmallVector<Value> sinks = collectSinks();
   for (Value sink : sinks) {
     if (!fuse && sink.getDefiningOp() != products.front().op)
@@ -189,7 +193,7 @@ private:
 
 /// Products of `block` by an argument of the function.
 static SmallVector<Product>
-collectProducts(Block &block,
+collectProducts(Block &block, Fusions disabled,
                 llvm::function_ref<void(const Mismatch &)> onMiss) {
   SmallVector<Product> products;
   for (Operation &op : block) {
@@ -202,19 +206,21 @@ collectProducts(Block &block,
       onMiss(mismatch);
       continue;
     }
-    if (isa<BlockArgument>(product->weight))
-      products.push_back(*product);
-    else
+    if (!isa<BlockArgument>(product->weight))
       onMiss({&op, "a weight that is computed in every step"});
+    else if (product->bias && bitEnumContainsAny(disabled, Fusions::Bias))
+      onMiss({&op, kBiasDisabled.str()});
+    else
+      products.push_back(*product);
   }
   return products;
 }
 
 /// Forms one kernel that holds `chosen`.
 static bool formKernel(RewriterBase &rewriter, ArrayRef<Product> chosen,
-                       Block &block, bool fuse) {
+                       Block &block, Fusions disabled) {
   std::optional<Kernel> kernel =
-      DenseMatcher(llvm::to_vector(chosen), block).match(fuse);
+      DenseMatcher(llvm::to_vector(chosen), block, disabled).match();
   if (!kernel)
     return false;
   OpBuilder::InsertionGuard guard(rewriter);
@@ -230,30 +236,30 @@ static bool formKernel(RewriterBase &rewriter, ArrayRef<Product> chosen,
 
 /// Forms a kernel of products[i], with a second product where one fits.
 static bool formKernelOf(RewriterBase &rewriter, ArrayRef<Product> products,
-                         size_t i, Block &block, bool fuse) {
-  if (fuse)
+                         size_t i, Block &block, Fusions disabled) {
+  if (!bitEnumContainsAny(disabled, Fusions::GateUp | Fusions::Activation))
     for (const Product &other : products.drop_front(i + 1))
       if (products[i].isCompatible(other) &&
-          formKernel(rewriter, {products[i], other}, block, fuse))
+          formKernel(rewriter, {products[i], other}, block, disabled))
         return true;
-  return formKernel(rewriter, {products[i]}, block, fuse);
+  return formKernel(rewriter, {products[i]}, block, disabled);
 }
 
 unsigned mlir::moe::detail::formDenseKernels(
-    RewriterBase &rewriter, Block &block, bool fuse,
+    RewriterBase &rewriter, Block &block, Fusions disabled,
     llvm::function_ref<void(const Mismatch &)> onMiss) {
   unsigned formed = 0;
-  SmallVector<Product> products = collectProducts(block, onMiss);
+  SmallVector<Product> products = collectProducts(block, disabled, onMiss);
   size_t next = 0;
   while (next < products.size()) {
-    if (!formKernelOf(rewriter, products, next, block, fuse)) {
+    if (!formKernelOf(rewriter, products, next, block, disabled)) {
       onMiss({products[next].op, "a result that no kernel gives"});
       ++next;
       continue;
     }
     ++formed;
     // Rows of later products may be the result of this kernel.
-    products = collectProducts(block, [](const Mismatch &) {});
+    products = collectProducts(block, disabled, [](const Mismatch &) {});
   }
   return formed;
 }

@@ -5,15 +5,15 @@
 // memory: what it yields and what later contractions read. Each of them becomes
 // the result of one kernel, whose products are the contractions that it reaches
 // back to through elementwise ops. A contraction that cannot stand in that
-// kernel becomes one of its own, which the epilogue reads as rows.
+// kernel becomes one of its own, which the epilogue reads as rows. Where a
+// fusion is disabled, more tensors are stored, and what no kernel may compute
+// becomes a smaller expert, which is lowered to a loop.
 
+#include "FormKernelsExpert.h"
 #include "FormKernels.h"
-#include "FormKernelsEpilogue.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mlir::moe;
@@ -26,20 +26,41 @@ constexpr unsigned kMaxWeights = 2;
 
 class ExpertMatcher {
 public:
-  ExpertMatcher(ExpertOp expert, Mismatch &mismatch)
-      : expert(expert), body(expert.getBody().front()), mismatch(mismatch) {}
+  ExpertMatcher(ExpertOp expert, Fusions disabled, Mismatch &mismatch)
+      : expert(expert), body(expert.getBody().front()), disabled(disabled),
+        mismatch(mismatch) {
+    planned.expert = expert;
+  }
 
   LogicalResult match();
 
-  llvm::MapVector<Value, Kernel> &getKernels() { return kernels; }
-  bool isRows(Value value);
-  bool isShared(Value value);
+  ExpertPlan &getPlan() { return planned; }
 
 private:
   enum class Plan { Done, Again, Failed };
 
   Plan plan();
   Plan planKernel(Value result);
+  /// Takes kernels apart that hold columns of one product twice, when gate-up
+  /// is disabled.
+  Plan splitColumns(const Kernel &kernel);
+  bool isRemainder(Value result);
+  Plan planRemainder(Value result);
+  /// Adds what `op` reads from memory, and to `pending` the ops that compute
+  /// the rest.
+  Plan addInputs(Remainder &remainder, Operation *op,
+                 SmallVectorImpl<Operation *> &pending);
+  /// Whether `value` is computed from one value per row of memory.
+  bool readsRowScalar(Value value);
+  bool isRows(Value value) { return planned.isRows(value); }
+  bool isShared(Value value) { return planned.isShared(value); }
+  bool isStored(Value value) {
+    return isRows(value) || stored.contains(value) ||
+           products.contains(value.getDefiningOp());
+  }
+  bool isDisabled(Fusions fusion) {
+    return bitEnumContainsAny(disabled, fusion);
+  }
   /// Finds two kernels that hold the same product.
   Plan checkUses();
   LogicalResult checkGroups(const Kernel &kernel);
@@ -61,21 +82,16 @@ private:
 
   ExpertOp expert;
   Block &body;
+  Fusions disabled;
   Mismatch &mismatch;
   llvm::DenseMap<Operation *, Product> products;
   /// Tensors that must exist in memory.
   llvm::SetVector<Value> stored;
-  llvm::MapVector<Value, Kernel> kernels;
+  ExpertPlan planned;
+  llvm::DenseMap<Value, bool> rowScalarReaders;
+  /// Columns of products, each a tensor of the kernel in the making.
+  llvm::SetVector<Value> columnReads;
 };
-
-bool ExpertMatcher::isRows(Value value) {
-  auto arg = dyn_cast<BlockArgument>(value);
-  return arg && arg.getArgNumber() < expert.getRows().size();
-}
-
-bool ExpertMatcher::isShared(Value value) {
-  return llvm::is_contained(expert.getSharedArgs(), value);
-}
 
 LogicalResult ExpertMatcher::match() {
   for (Value yielded : body.getTerminator()->getOperands())
@@ -92,6 +108,8 @@ LogicalResult ExpertMatcher::match() {
       return fail(&op, "a weight that is computed in the body");
     if (product->bias && !isa<BlockArgument>(product->bias->source))
       return fail(&op, "a bias that is computed in the body");
+    if (product->bias && isDisabled(Fusions::Bias))
+      return fail(&op, kBiasDisabled);
     products[&op] = *product;
     if (!isRows(product->rows))
       stored.insert(product->rows);
@@ -104,9 +122,12 @@ LogicalResult ExpertMatcher::match() {
 }
 
 ExpertMatcher::Plan ExpertMatcher::plan() {
-  kernels.clear();
+  planned.kernels.clear();
+  planned.remainders.clear();
+  rowScalarReaders.clear();
   for (Value result : stored) {
-    Plan done = planKernel(result);
+    Plan done =
+        isRemainder(result) ? planRemainder(result) : planKernel(result);
     if (done != Plan::Done)
       return done;
   }
@@ -150,27 +171,42 @@ ExpertMatcher::Plan ExpertMatcher::planKernel(Value result) {
   for (Operation *op : candidates) {
     if (products[op].isCompatible(last) &&
         isShared(products[op].weight) == isShared(last.weight) &&
-        chosen.size() < kMaxWeights) {
+        chosen.size() < (isDisabled(Fusions::GateUp) ? 1 : kMaxWeights)) {
       chosen.push_back(op);
       continue;
     }
     stored.insert(op->getResult(0));
     return Plan::Again;
   }
-  Kernel &kernel = kernels[result];
+  Kernel &kernel = planned.kernels[result];
   kernel.result = result;
   kernel.columns = type.getDimSize(1);
+  columnReads.clear();
   EpilogueBuilder builder(
       kernel, [&](Access access) { return resolve(kernel, chosen, access); },
       mismatch);
   if (failed(builder.build(result)) || failed(checkGroups(kernel)))
     return Plan::Failed;
-  return Plan::Done;
+  return splitColumns(kernel);
+}
+
+ExpertMatcher::Plan ExpertMatcher::splitColumns(const Kernel &kernel) {
+  if (!isDisabled(Fusions::GateUp) || kernel.accumulators.size() < 2)
+    return Plan::Done;
+  if (columnReads.empty())
+    return refuse(kernel.result.getDefiningOp(),
+                  "two sets of columns of one product that one op reads, while "
+                  "fusion gate-up is disabled");
+  // One stays in this kernel.
+  unsigned kept = columnReads.size() > 1 ? 1 : 0;
+  for (Value read : llvm::drop_begin(columnReads, kept))
+    stored.insert(read);
+  return Plan::Again;
 }
 
 ExpertMatcher::Plan ExpertMatcher::checkUses() {
   SmallVector<const Accumulator *> seen;
-  for (auto &[result, kernel] : kernels)
+  for (auto &[result, kernel] : planned.kernels)
     for (const Accumulator &accumulator : kernel.accumulators) {
       Operation *op = accumulator.product.op;
       for (const Accumulator *other : seen)
@@ -214,6 +250,12 @@ Leaf ExpertMatcher::resolve(const Kernel &kernel, ArrayRef<Operation *> chosen,
   if (isRows(access.value) ||
       (access.value != kernel.result && stored.contains(access.value)))
     return resolveRows(kernel, access);
+  if (op && isDisabled(Fusions::GateUp) && access.isIdentity()) {
+    Access moved = lookThrough(access);
+    if (llvm::is_contained(chosen, moved.value.getDefiningOp()) &&
+        !moved.isIdentity())
+      columnReads.insert(access.value);
+  }
   if (op)
     return {};
   if (!isa<RankedTensorType>(access.value.getType()))
@@ -260,137 +302,108 @@ Leaf ExpertMatcher::resolveRows(const Kernel &kernel, Access access) {
 }
 
 //===----------------------------------------------------------------------===//
-// Creation
+// Remainders
 //===----------------------------------------------------------------------===//
 
-class ExpertContext : public KernelContext {
-public:
-  ExpertContext(ExpertOp expert, ExpertMatcher &matcher)
-      : expert(expert), matcher(matcher) {
-    for (auto [arg, rows] : llvm::zip(expert.getRowArgs(), expert.getRows()))
-      outer[arg] = rows;
-    for (auto [arg, operand] :
-         llvm::zip(expert.getPerExpertArgs(), expert.getPerExpert()))
-      outer[arg] = operand;
-    for (auto [arg, operand] :
-         llvm::zip(expert.getSharedArgs(), expert.getShared()))
-      outer[arg] = operand;
-  }
-
-  /// Returns what the expert's results become.
-  SmallVector<Value> create(OpBuilder &builder) {
-    SmallVector<Value> results;
-    for (Value yielded :
-         expert.getBody().front().getTerminator()->getOperands())
-      results.push_back(createRows(builder, yielded));
-    return results;
-  }
-
-  Value getStacked(OpBuilder &builder, Location loc, Value source) override;
-  Value getRows(Value value) override { return outer.lookup(value); }
-  Value getSizes(OpBuilder &builder, Location loc) override;
-  RankedTensorType getResultType(const Kernel &kernel) override;
-  IntegerAttr getLayer() override { return expert.getLayerAttr(); }
-
-private:
-  /// Creates the kernel of `inner` and of all rows that it reads.
-  Value createRows(OpBuilder &builder, Value inner);
-
-  ExpertOp expert;
-  ExpertMatcher &matcher;
-  llvm::DenseMap<Value, Value> outer;
-  /// Whether all rows of the kernel in the making are one group.
-  bool oneGroup = false;
-};
-
-Value ExpertContext::createRows(OpBuilder &builder, Value inner) {
-  if (Value known = outer.lookup(inner))
-    return known;
-  Kernel &kernel = matcher.getKernels()[inner];
-  createRows(builder, kernel.getRows());
-  for (Value element : kernel.elements)
-    createRows(builder, element);
-  for (Value scalar : kernel.scalars)
-    createRows(builder, scalar);
-  oneGroup = matcher.isShared(kernel.accumulators.front().product.weight);
-  return outer[inner] = createKernel(builder, kernel, *this);
+bool ExpertMatcher::readsRowScalar(Value value) {
+  auto [known, isNew] = rowScalarReaders.try_emplace(value, false);
+  if (!isNew)
+    return known->second;
+  Operation *op = value.getDefiningOp();
+  if (!op || products.contains(op) || isa<tensor::DimOp>(op))
+    return false;
+  bool reads = llvm::any_of(op->getOperands(), [&](Value operand) {
+    if (!isStored(operand))
+      return readsRowScalar(operand);
+    auto type = dyn_cast<RankedTensorType>(operand.getType());
+    return type && type.getRank() == 2 && type.getDimSize(1) == 1;
+  });
+  rowScalarReaders[value] = reads;
+  return reads;
 }
 
-Value ExpertContext::getStacked(OpBuilder &builder, Location loc,
-                                Value source) {
-  Value operand = outer.lookup(source);
-  if (!matcher.isShared(source))
-    return operand;
-  auto type = cast<RankedTensorType>(operand.getType());
-  int64_t groups = oneGroup ? 1 : expert.getNumExperts();
-  SmallVector<int64_t> shape(type.getShape());
-  shape.insert(shape.begin(), groups);
-  if (!oneGroup) {
-    Value empty =
-        tensor::EmptyOp::create(builder, loc, shape, type.getElementType());
-    return linalg::BroadcastOp::create(builder, loc, operand, empty,
-                                       ArrayRef<int64_t>{0})
-        .getResult()[0];
+bool ExpertMatcher::isRemainder(Value result) {
+  if (!result.getDefiningOp() || products.contains(result.getDefiningOp()))
+    return false;
+  return isDisabled(Fusions::Activation) ||
+         (isDisabled(Fusions::PairWeights) && readsRowScalar(result));
+}
+
+ExpertMatcher::Plan
+ExpertMatcher::addInputs(Remainder &remainder, Operation *op,
+                         SmallVectorImpl<Operation *> &pending) {
+  llvm::SetVector<Value> operands(op->operand_begin(), op->operand_end());
+  // Payloads capture constants.
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (operand.getParentBlock() == &body)
+        operands.insert(operand);
+  });
+  for (Value operand : operands) {
+    Operation *source = operand.getDefiningOp();
+    if (isRows(operand) || stored.contains(operand)) {
+      remainder.rows.insert(operand);
+      continue;
+    }
+    if (!source) {
+      (isShared(operand) ? remainder.shared : remainder.perExpert)
+          .insert(operand);
+      continue;
+    }
+    llvm::SetVector<Operation *> reached;
+    collectProducts(operand, reached);
+    auto type = dyn_cast<RankedTensorType>(operand.getType());
+    // What a kernel may still compute is stored where its type allows it.
+    bool fused = !isDisabled(Fusions::Activation) && !reached.empty() &&
+                 !readsRowScalar(operand) && type && type.getRank() == 2 &&
+                 type.isDynamicDim(0) && !type.isDynamicDim(1) &&
+                 isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
+                     type.getElementType());
+    if (fused || products.contains(source)) {
+      stored.insert(operand);
+      return Plan::Again;
+    }
+    pending.push_back(source);
   }
-  SmallVector<ReassociationIndices> reassociation{{0, 1}};
-  for (int64_t d = 2; d <= type.getRank(); ++d)
-    reassociation.push_back({d});
-  return tensor::ExpandShapeOp::create(
-      builder, loc, RankedTensorType::get(shape, type.getElementType()),
-      operand, reassociation);
+  return Plan::Done;
 }
 
-Value ExpertContext::getSizes(OpBuilder &builder, Location loc) {
-  Value sizes = expert.getSizes();
-  if (!oneGroup || expert.getNumExperts() == 1)
-    return sizes;
-  // The groups stand one after the other, so that together they are one.
-  Type i32 = builder.getI32Type();
-  auto row = RankedTensorType::get({1, expert.getNumExperts()}, i32);
-  Value expanded = tensor::ExpandShapeOp::create(
-      builder, loc, row, sizes, ArrayRef<ReassociationIndices>{{0, 1}});
-  Value zero = arith::ConstantIntOp::create(builder, loc, i32, 0);
-  Value empty =
-      tensor::EmptyOp::create(builder, loc, ArrayRef<int64_t>{1}, i32);
-  Value init = linalg::FillOp::create(builder, loc, zero, empty).getResult(0);
-  auto sum = linalg::ReduceOp::create(
-      builder, loc, expanded, init, ArrayRef<int64_t>{1},
-      [](OpBuilder &nested, Location nestedLoc, ValueRange args) {
-        Value total =
-            arith::AddIOp::create(nested, nestedLoc, args[0], args[1]);
-        linalg::YieldOp::create(nested, nestedLoc, total);
-      });
-  return sum.getResult(0);
-}
-
-RankedTensorType ExpertContext::getResultType(const Kernel &kernel) {
-  for (auto [yielded, result] :
-       llvm::zip(expert.getBody().front().getTerminator()->getOperands(),
-                 expert.getResults()))
-    if (yielded == kernel.result)
-      return cast<RankedTensorType>(result.getType());
-  auto rows = cast<RankedTensorType>(expert.getRows().front().getType());
-  auto type = cast<RankedTensorType>(kernel.result.getType());
-  SmallVector<int64_t> shape(rows.getShape().drop_back());
-  shape.push_back(type.getDimSize(1));
-  return RankedTensorType::get(shape, type.getElementType());
+ExpertMatcher::Plan ExpertMatcher::planRemainder(Value result) {
+  Remainder &remainder = planned.remainders[result];
+  remainder.result = result;
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  SmallVector<Operation *> pending{result.getDefiningOp()};
+  while (!pending.empty()) {
+    Operation *op = pending.pop_back_val();
+    if (!seen.insert(op).second)
+      continue;
+    // All rows are as many, so that none is read for its number only.
+    if (auto dim = dyn_cast<tensor::DimOp>(op);
+        dim && isStored(dim.getSource()) && dim.getConstantIndex() == 0) {
+      remainder.dims.push_back(dim);
+      continue;
+    }
+    Plan done = addInputs(remainder, op, pending);
+    if (done != Plan::Done)
+      return done;
+    remainder.ops.push_back(op);
+  }
+  if (remainder.rows.empty())
+    return refuse(result.getDefiningOp(), "rows that depend on no rows");
+  llvm::sort(remainder.ops,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return Plan::Done;
 }
 
 } // namespace
 
 FailureOr<unsigned> mlir::moe::detail::formExpertKernels(RewriterBase &rewriter,
                                                          ExpertOp expert,
+                                                         Fusions disabled,
                                                          Mismatch &mismatch) {
-  ExpertMatcher matcher(expert, mismatch);
+  ExpertMatcher matcher(expert, disabled, mismatch);
   if (failed(matcher.match()))
     return failure();
-  OpBuilder::InsertionGuard guard(rewriter);
-  rewriter.setInsertionPoint(expert);
-  SmallVector<Value> results = ExpertContext(expert, matcher).create(rewriter);
-  for (auto [result, value] : llvm::zip(expert.getResults(), results))
-    if (result.getType() != value.getType())
-      value = tensor::CastOp::create(rewriter, expert.getLoc(),
-                                     result.getType(), value);
-  rewriter.replaceOp(expert, results);
-  return matcher.getKernels().size();
+  createPlanned(rewriter, matcher.getPlan());
+  return matcher.getPlan().kernels.size();
 }

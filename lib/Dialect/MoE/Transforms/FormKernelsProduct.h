@@ -18,6 +18,10 @@ struct Mismatch {
   std::string reason;
 };
 
+/// Why a product with a bias stays when that fusion is disabled.
+inline constexpr llvm::StringLiteral kBiasDisabled =
+    "a product that starts from a bias, whose fusion is disabled";
+
 /// Some places of a dimension: offset, offset + stride, ..., `size` of them.
 struct Columns {
   int64_t offset = 0;

@@ -61,6 +61,18 @@ def MoE_HiddenDim : MoE_Enum<"HiddenDim", "dimension of a product", [
   I32EnumAttrCase<"N", 0, "n">,
   I32EnumAttrCase<"K", 1, "k">]>;
 
+// The fusions that can be switched off, by the names that options take.
+def MoE_Fusions : I32BitEnumAttr<"Fusions", "work that kernels take over", [
+  I32BitEnumCaseBit<"Gather", 0, "gather">,
+  I32BitEnumCaseBit<"GateUp", 1, "gate-up">,
+  I32BitEnumCaseBit<"Activation", 2, "activation">,
+  I32BitEnumCaseBit<"Bias", 3, "bias">,
+  I32BitEnumCaseBit<"PairWeights", 4, "pair-weights">]> {
+  let cppNamespace = "::mlir::moe";
+  let genSpecializedAttr = 0;
+  let separator = ",";
+}
+
 class MoE_EnumAttr<EnumAttrInfo e, string mnemonic>
     : EnumAttr<MoE_Dialect, e, mnemonic>;
 

@@ -73,10 +73,21 @@ def FormKernelsPass : Pass<"moe-form-kernels", "::mlir::func::FuncOp"> {
     Turns the body of each `moe.expert` into `moe.grouped_matmul` ops, one per
     stage: up to two contractions of the same rows, with the elementwise ops
     after them as scalar epilogue. Contractions outside experts whose weight is
-    an argument of the function become one of one group. Roundings stay where
-    the program has them. A body that does not match becomes a loop over the
-    groups, with a missed-optimization remark that names the op
-    (`--remarks-filter-missed=moe-form-kernels`).
+    an argument of the function become one of one group. Rows that a ragged
+    `moe.dispatch` copies for such products only are read where they are, by a
+    gather (`moe.sources`). Roundings stay where the program has them. A body that
+    does not match becomes a loop over the groups, with a missed-optimization
+    remark that names the op (`--remarks-filter-missed=moe-form-kernels`).
+
+    `disable-fusion` leaves out what it names; no result changes by a bit:
+
+    | fusion | what kernels take over | without it |
+    | --- | --- | --- |
+    | `gather` | rows that a dispatch would copy | the dispatch copies them |
+    | `gate-up` | a second product of the same rows | each product has its kernel |
+    | `activation` | elementwise ops after products, clamps and roundings among them | a loop over the experts, or linalg outside of them |
+    | `bias` | biases that products start from | such products stay contractions, and their expert a loop |
+    | `pair-weights` | multiplications by one value per row, and what follows | as `activation`, from there on |
 
     ```mlir
     %y = moe.expert rows(%x : tensor<?x8xf32>) groups(%sizes : tensor<4xi32>)
@@ -100,13 +111,14 @@ def FormKernelsPass : Pass<"moe-form-kernels", "::mlir::func::FuncOp"> {
     ```
   }];
   let options = [
-    Option<"fuseEpilogue", "fuse-epilogue", "bool", "true",
-           "give elementwise ops after contractions outside experts to the "
-           "epilogue (those of experts always go there)">,
+    ListOption<"disableFusion", "disable-fusion", "std::string",
+               "fusions to leave out: gather, gate-up, activation, bias, "
+               "pair-weights">,
     Option<"dense", "dense", "bool", "true",
            "form kernels of contractions outside experts">];
   let statistics = [
     Statistic<"numFormed", "num-formed", "grouped_matmul ops formed">,
+    Statistic<"numGathers", "num-gathers", "dispatches that became gathers">,
     Statistic<"numFallback", "num-fallback", "experts that became loops">];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect",
