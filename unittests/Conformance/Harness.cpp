@@ -90,6 +90,7 @@ struct Source {
   compile(const CompileOptions &options) {
     JitOptions jit;
     jit.pipeline.oracle = options.oracle;
+    jit.pipeline.disabledFusions = options.disabledFusions;
     jit.optLevel = options.optLevel;
     jit.cpu = options.cpu;
     return moira::compile(*module, jit);

@@ -8,6 +8,7 @@
 #define MOIRA_UNITTESTS_CONFORMANCE_HARNESS_H
 
 #include "Reference/Layer.h"
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
 #include "session/Session.h"
 
 #include <memory>
@@ -33,6 +34,8 @@ struct CompileOptions {
   unsigned optLevel = 0;
   std::string cpu = "host";
   WeightFormat weights;
+  /// Of the product; no result depends on them.
+  mlir::moe::Fusions disabledFusions{};
   /// Also return the logits, ids and weights of the program's gate.
   bool exposeGate = false;
 };
