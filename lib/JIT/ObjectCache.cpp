@@ -42,8 +42,7 @@ static std::string describeOptions(const JitOptions &options) {
          << pipeline.oracle << pipeline.exposeRouting << pipeline.replayRouting
          << ' ' << mlir::moe::stringifyFusions(pipeline.disabledFusions) << ' '
          << pipeline.vectorBits << pipeline.dotBF16 << pipeline.hiddenBlocks
-         << ' ' << options.optLevel << '
-'
+         << ' ' << options.optLevel << '\n'
          << pipeline.moduleName << '\n'
          << pipeline.triple << '\n'
          << pipeline.cpu << '\n'
