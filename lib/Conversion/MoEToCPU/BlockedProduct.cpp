@@ -12,18 +12,19 @@ using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-/// Steps of a block by the number of row tiles: small blocks spread the panel's
-/// stream over the tiles, large ones amortise the accumulators.
-static constexpr int64_t kFewTiles = 4, kFewTilesBlock = 64;
-static constexpr int64_t kSomeTiles = 16, kSomeTilesBlock = 128;
-static constexpr int64_t kManyTilesBlock = 512;
+/// Steps of a block where arithmetic is the limit: the block of a panel and the
+/// next one fit half of a second-level cache.
+static constexpr int64_t kBlockSteps = 512;
+/// Where memory is: up to so many rows, whose blocks are short so that memory
+/// is asked at an even rate.
+static constexpr int64_t kStreamRows = 7, kStreamSteps = 64;
 
 /// Elements between staged rows beyond their own: rows that are a multiple of
 /// 4 KiB apart would share the sets of the first cache.
 static constexpr int64_t kStagePadding = 16;
 
-/// How far ahead a single tile prefetches its own stream.
-static constexpr int64_t kStreamAheadBytes = 4096;
+/// What an item asks of the next one's panel when its own stream ends.
+static constexpr int64_t kNextBytes = 4096;
 
 BlockedProduct::BlockedProduct(const TileFormat &format, int64_t steps,
                                int64_t rowBlock, int64_t panelRange,
@@ -35,7 +36,7 @@ BlockedProduct::BlockedProduct(const TileFormat &format, int64_t steps,
 /// steps: half of a second-level cache of 1 MiB.
 int64_t BlockedProduct::stageElements() const {
   static constexpr int64_t rows = 192;
-  int64_t most = rows * (kManyTilesBlock + kStagePadding);
+  int64_t most = rows * (kBlockSteps + kStagePadding);
   if (ShapedType::isDynamic(steps))
     return most;
   return std::min(most, rowBlock * (steps + kStagePadding));
@@ -75,20 +76,17 @@ static void loopBy(LoopBuilder &b, Value end, Value step,
 void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   Value one = b.index(1);
   Value tiles = b.make<arith::CeilDivUIOp>(item.rows, b.index(format.rows));
-  auto atMost = [&](int64_t count) {
-    return b.compare(arith::CmpIPredicate::ule, tiles, b.index(count));
-  };
   Value all = b.maximum(item.steps, one);
-  block = b.select(atMost(kSomeTiles), b.index(kSomeTilesBlock),
-                   b.index(kManyTilesBlock));
-  block = b.select(atMost(kFewTiles), b.index(kFewTilesBlock), block);
+  block = b.select(
+      b.compare(arith::CmpIPredicate::ule, item.rows, b.index(kStreamRows)),
+      b.index(kStreamSteps), b.index(kBlockSteps));
   Value room =
       b.sub(b.div(b.index(stageElements()), item.rows), b.index(kStagePadding));
   if (makesPanels)
     room = b.minimum(room, b.index(kMadeSteps));
   Value isWhole = b.compare(arith::CmpIPredicate::ule, all, room);
   part = b.select(isWhole, all, b.mul(b.div(room, block), block));
-  isSingle = atMost(1);
+  isSingle = b.compare(arith::CmpIPredicate::eq, tiles, one);
   block = b.select(isSingle, part, b.minimum(block, part));
   stride = b.add(part, b.index(kStagePadding));
   if (chains == 1)
@@ -139,14 +137,13 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
   next = prefer(b.add(call.panelOffset,
                       b.mul(call.steps, b.index(format.stepElements()))),
                 arith::CmpIPredicate::ult, end, range.steps, next);
-  // A single tile reads memory itself and stays a little ahead of itself.
-  int64_t bytes = format.element.getWidth() / 8;
-  Value stream = b.add(call.panelOffset, b.index(kStreamAheadBytes / bytes));
   call.ahead = item.next->memrefs;
-  call.aheadOffset = b.select(isSingle, stream, next);
-  int64_t stepBytes = format.stepBytes();
-  call.aheadChunks = b.make<arith::CeilDivUIOp>(
-      b.mul(call.steps, b.index(stepBytes)), b.index(kPrefetchBytes));
+  call.aheadOffset = next;
+  Value chunks = b.make<arith::CeilDivUIOp>(
+      b.mul(call.steps, b.index(format.stepBytes())), b.index(kPrefetchBytes));
+  // A single tile reads a panel once, in order: the hardware foresees that, and
+  // is faster alone.
+  call.aheadChunks = b.select(isSingle, b.index(0), chunks);
 }
 
 /// Adds the sums of a chain to the totals of the panel.
@@ -224,6 +221,6 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
       b.compare(arith::CmpIPredicate::eq, b.add(panel, b.index(1)), item.end));
   b.when(b.make<arith::AndIOp>(isEnd, isSingle), [&] {
     emitPrefetches(b, item.next->memrefs, item.next->offset, zero,
-                   b.index(kStreamAheadBytes / kPrefetchBytes));
+                   b.index(kNextBytes / kPrefetchBytes));
   });
 }
