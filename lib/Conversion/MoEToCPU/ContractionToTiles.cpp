@@ -32,38 +32,69 @@ private:
 };
 } // namespace
 
-/// Rounds the sums of `rows` rows and a panel to the result.
-static void emitResult(LoopBuilder &b, const TileFormat &format, Value result,
-                       Value expert, Value row, Value rows, Value column,
-                       Value sums, Value offset) {
-  auto type = cast<MemRefType>(result.getType());
+namespace {
+/// Rounds sums to the result, which is large and not read soon.
+class ResultWriter {
+public:
+  ResultWriter(LoopBuilder &b, const TileFormat &format, Value result)
+      : b(b), format(format), result(result),
+        type(cast<MemRefType>(result.getType())) {}
+
+  /// Whether every vector of every row begins a vector's width of memory (i1):
+  /// then it can go past the caches, which need not read it first.
+  Value emitIsAligned();
+  /// Rows `row` to `row + rows - 1` and a panel from `column` on.
+  void emit(Value expert, Value row, Value rows, Value column, Value sums,
+            Value offset, Value isAligned);
+
+private:
+  int64_t vectorBytes() const {
+    return format.lanes * type.getElementTypeBitWidth() / 8;
+  }
+  Value round(Value sum) { return b.toReal(type.getElementType(), sum); }
+
+  LoopBuilder &b;
+  const TileFormat &format;
+  Value result;
+  MemRefType type;
+};
+} // namespace
+
+Value ResultWriter::emitIsAligned() {
+  if (type.getDimSize(2) % format.width != 0 || !type.getLayout().isIdentity())
+    return b.integer(b.builder.getI1Type(), 0);
+  Value address = b.make<memref::ExtractAlignedPointerAsIndexOp>(result);
+  Value rest = b.make<arith::RemUIOp>(address, b.index(vectorBytes()));
+  return b.compare(arith::CmpIPredicate::eq, rest, b.index(0));
+}
+
+void ResultWriter::emit(Value expert, Value row, Value rows, Value column,
+                        Value sums, Value offset, Value isAligned) {
   auto loaded = VectorType::get({format.lanes}, format.accumulator);
-  bool isWhole = type.getDimSize(2) % format.width == 0;
-  b.loop(b.index(0), rows, [&](Value r) {
-    Value from = b.add(offset, b.mul(r, b.index(format.rowSums())));
-    auto convert = [&](Value value) {
-      return b.toReal(type.getElementType(), value);
-    };
-    Value to = b.add(row, r);
-    auto storeVector = [&](Value c) {
-      Value sum =
-          b.make<vector::LoadOp>(loaded, sums, ValueRange{b.add(from, c)});
-      vector::StoreOp::create(b.builder, b.loc, convert(sum), result,
-                              ValueRange{expert, to, b.add(column, c)});
-    };
-    if (isWhole)
-      return b.loop(b.index(0), b.index(format.width), storeVector,
-                    format.lanes);
-    Value end = b.minimum(b.sub(b.index(type.getDimSize(2)), column),
-                          b.index(format.width));
-    Value whole =
-        b.mul(b.div(end, b.index(format.lanes)), b.index(format.lanes));
-    b.loop(b.index(0), whole, storeVector, format.lanes);
-    b.loop(whole, end, [&](Value c) {
-      b.store(convert(b.load(sums, {b.add(from, c)})), result,
-              {expert, to, b.add(column, c)});
+  auto emitRows = [&](bool streams) {
+    b.loop(b.index(0), rows, [&](Value r) {
+      Value from = b.add(offset, b.mul(r, b.index(format.rowSums())));
+      Row to{result, {expert, b.add(row, r)}};
+      auto storeVector = [&](Value c) {
+        Value sum = b.make<vector::LoadOp>(loaded, sums, b.add(from, c));
+        Value at = b.add(column, c);
+        if (streams)
+          b.streamLanes(round(sum), to, at, vectorBytes());
+        else
+          b.storeLanes(round(sum), to, at, format.lanes);
+      };
+      Value end = b.minimum(b.sub(b.index(type.getDimSize(2)), column),
+                            b.index(format.width));
+      Value whole =
+          b.mul(b.div(end, b.index(format.lanes)), b.index(format.lanes));
+      b.loop(b.index(0), whole, storeVector, format.lanes);
+      if (type.getDimSize(2) % format.lanes != 0)
+        b.loop(whole, end, [&](Value c) {
+          b.store(round(b.load(sums, {b.add(from, c)})), to, b.add(column, c));
+        });
     });
-  });
+  };
+  b.when(isAligned, [&] { emitRows(true); }, [&] { emitRows(false); });
 }
 
 LogicalResult
@@ -140,11 +171,14 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
                    part, place);
     return place;
   };
+  ResultWriter writer(b, format, result);
+  Value isAligned = writer.emitIsAligned();
   product.finishSums = [&](Value panel, Value sums, Value offset) {
-    emitResult(b, format, result, expert, row, item.rows,
-               b.mul(panel, b.index(width)), sums, offset);
+    writer.emit(expert, row, item.rows, b.mul(panel, b.index(width)), sums,
+                offset, isAligned);
   };
   product.emit(b, op, item);
+  b.when(isAligned, [&] { b.orderStreams(); });
   rewriter.eraseOp(op);
   return success();
 }

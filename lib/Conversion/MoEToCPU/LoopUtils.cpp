@@ -3,6 +3,7 @@
 
 #include "LoopUtils.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -337,6 +338,11 @@ void LoopBuilder::streamLanes(Value value, const Row &row, Value i,
                               int64_t alignment) {
   vector::StoreOp::create(builder, loc, value, row.memref, indicesOf(row, i),
                           /*nontemporal=*/true, llvm::MaybeAlign(alignment));
+}
+
+void LoopBuilder::orderStreams() {
+  LLVM::FenceOp::create(builder, loc, LLVM::AtomicOrdering::seq_cst,
+                        StringRef());
 }
 
 void LoopBuilder::prefetchLanes(const Row &row, Value i, int64_t lanes) {

@@ -115,6 +115,9 @@ public:
   void storeLanes(Value value, const Row &row, Value i, int64_t lanes);
   /// Stores lanes past the caches; the place is aligned to `alignment` bytes.
   void streamLanes(Value value, const Row &row, Value i, int64_t alignment);
+  /// Brings streamed lanes in order with what follows: they are in order with
+  /// nothing until then.
+  void orderStreams();
   void prefetchLanes(const Row &row, Value i, int64_t lanes);
   /// `value` in all lanes.
   Value spread(Value value, int64_t lanes);

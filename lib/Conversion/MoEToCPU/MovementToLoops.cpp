@@ -6,7 +6,6 @@
 #include "LoopUtils.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
@@ -102,12 +101,8 @@ struct DispatchToLoops : OpRewritePattern<DispatchOp> {
           b.when(isLarge, [&] { copy(true); }, [&] { copy(false); });
         });
       });
-      // Streamed rows are in order with nothing until told.
       if (isLarge)
-        b.when(isLarge, [&] {
-          LLVM::FenceOp::create(b.builder, b.loc, LLVM::AtomicOrdering::seq_cst,
-                                StringRef());
-        });
+        b.when(isLarge, [&] { b.orderStreams(); });
     });
     rewriter.eraseOp(op);
     return success();

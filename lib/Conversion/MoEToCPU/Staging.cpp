@@ -4,6 +4,7 @@
 #include "Staging.h"
 
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::moe;
@@ -247,50 +248,62 @@ void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
   auto words = VectorType::get({lanes}, format.stageElement());
   Value last = b.index(steps - 1);
   Value firstStep = b.div(column, b.index(factors));
+  Value panelElements = b.index(steps * width * factors);
   // A square is `lanes` steps of the packed weights, which are columns here,
   // times `lanes` of its columns, which are indices of the contraction.
+  auto emitSquare = [&](Value start, Value c, Value k) {
+    SmallVector<Value> square;
+    for (int64_t i = 0; i < lanes; ++i) {
+      Value step = b.add(b.add(firstStep, c), b.index(i));
+      // Beyond the last column anything will do.
+      step = b.minimum(step, last);
+      Value at = b.add(start, b.mul(step, b.index(width * factors)));
+      Value value = b.make<vector::LoadOp>(loaded, panels, ValueRange{at});
+      square.push_back(format.pairs ? b.make<vector::BitCastOp>(words, value)
+                                    : b.toReal(format.accumulator, value));
+    }
+    square = emitTranspose(b, std::move(square));
+    for (int64_t i = 0; i < lanes; i += factors) {
+      Value value = square[i];
+      if (format.pairs)
+        value = b.make<vector::BitCastOp>(
+            VectorType::get({4 * lanes}, format.element),
+            pairSteps(b, square[i], square[i + 1]));
+      Value row = b.add(b.div(k, b.index(factors)), b.index(i / factors));
+      Value at =
+          b.add(place.offset, b.add(b.mul(row, b.index(format.stepElements())),
+                                    b.mul(c, b.index(factors * factors))));
+      vector::StoreOp::create(b.builder, b.loc, value, to, ValueRange{at});
+    }
+  };
+  // Panel by panel, and in each the memory in order; the next panel is far away
+  // and is asked for early.
+  Value size = b.mul(range.steps, b.index(factors));
   b.loop(
-      b.index(0), b.mul(range.steps, b.index(factors)),
-      [&](Value k) {
-        Value index = b.add(b.mul(range.begin, b.index(factors)), k);
-        Value panel = b.div(index, b.index(width));
-        Value inPanel = b.make<arith::RemUIOp>(index, b.index(width));
+      b.index(0), size,
+      [&](Value first) {
+        Value index = b.add(b.mul(range.begin, b.index(factors)), first);
         Value start =
-            b.mul(b.mul(panel, b.index(steps)), b.index(width * factors));
-        start = b.add(b.add(base, start), b.mul(inPanel, b.index(factors)));
+            b.add(base, b.mul(b.div(index, b.index(width)), panelElements));
+        Value end = b.minimum(b.index(width), b.sub(size, first));
         b.loop(
             b.index(0), b.index(format.width / factors),
             [&](Value c) {
-              SmallVector<Value> square;
-              for (int64_t i = 0; i < lanes; ++i) {
-                Value step = b.add(b.add(firstStep, c), b.index(i));
-                // Beyond the last column anything will do.
-                step = b.minimum(step, last);
-                Value at = b.add(start, b.mul(step, b.index(width * factors)));
-                Value value =
-                    b.make<vector::LoadOp>(loaded, panels, ValueRange{at});
-                square.push_back(format.pairs
-                                     ? b.make<vector::BitCastOp>(words, value)
-                                     : b.toReal(format.accumulator, value));
-              }
-              square = emitTranspose(b, std::move(square));
-              for (int64_t i = 0; i < lanes; i += factors) {
-                Value value = square[i];
-                if (format.pairs)
-                  value = b.make<vector::BitCastOp>(
-                      VectorType::get({4 * lanes}, format.element),
-                      pairSteps(b, square[i], square[i + 1]));
-                Value row =
-                    b.add(b.div(k, b.index(factors)), b.index(i / factors));
-                Value at =
-                    b.add(place.offset,
-                          b.add(b.mul(row, b.index(format.stepElements())),
-                                b.mul(c, b.index(factors * factors))));
-                vector::StoreOp::create(b.builder, b.loc, value, to,
-                                        ValueRange{at});
-              }
+              Value row = b.mul(b.add(firstStep, c), b.index(width * factors));
+              int64_t bytes =
+                  lanes * width * factors * element.getIntOrFloatBitWidth() / 8;
+              emitPrefetches(b, panels, b.add(b.add(start, panelElements), row),
+                             b.index(0),
+                             b.index(llvm::divideCeil(bytes, kPrefetchBytes)));
+              b.loop(
+                  b.index(0), end,
+                  [&](Value k) {
+                    emitSquare(b.add(start, b.mul(k, b.index(factors))), c,
+                               b.add(first, k));
+                  },
+                  lanes);
             },
             lanes);
       },
-      lanes);
+      width);
 }

@@ -61,8 +61,8 @@ Value mlir::moe::detail::flatten(LoopBuilder &b, Value memref) {
   return b.make<memref::CastOp>(flat, memref);
 }
 
-/// Into the second-level cache: the first has too few places for lines under way
-/// to keep memory busy.
+/// Into the second-level cache: the first has too few places for lines under
+/// way to keep memory busy.
 void mlir::moe::detail::emitPrefetches(LoopBuilder &b, ValueRange memrefs,
                                        Value offset, Value from, Value to) {
   b.loop(from, to, [&](Value chunk) {
