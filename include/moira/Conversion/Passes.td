@@ -41,7 +41,15 @@ def ConvertMoEToCPUPass : Pass<"convert-moe-to-cpu", "::mlir::ModuleOp"> {
     Option<"vectorRegisters", "vector-registers", "unsigned", "32",
            "number of the target's vector registers">,
     Option<"dotBF16", "dot-bf16", "bool", "false",
-           "the target has a dot product of pairs of bf16">];
+           "the target has a dot product of pairs of bf16">,
+    Option<"rowTile", "row-tile", "unsigned", "6",
+           "rows of a register tile">,
+    Option<"vectorsPerRow", "vectors-per-row", "unsigned", "0",
+           "vectors per row of a register tile (0: by the registers)">,
+    Option<"cacheBytes", "cache-bytes", "int64_t", "1048576",
+           "bytes of the second-level cache of one core">,
+    Option<"streamRows", "stream-rows", "unsigned", "7",
+           "rows of a group up to which memory is the limit">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::LLVM::LLVMDialect",

@@ -12,12 +12,9 @@ using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-/// Steps of a block where arithmetic is the limit: the block of a panel and the
-/// next one fit half of a second-level cache.
-static constexpr int64_t kBlockSteps = 512;
-/// Where memory is: up to so many rows, whose blocks are short so that memory
-/// is asked at an even rate.
-static constexpr int64_t kStreamRows = 7, kStreamSteps = 64;
+/// Steps of a block where memory is the limit: short, so that memory is asked
+/// at an even rate.
+static constexpr int64_t kStreamSteps = 64;
 
 /// Elements between staged rows beyond their own: rows that are a multiple of
 /// 4 KiB apart would share the sets of the first cache.
@@ -26,17 +23,19 @@ static constexpr int64_t kStagePadding = 16;
 /// What an item asks of the next one's panel when its own stream ends.
 static constexpr int64_t kNextBytes = 4096;
 
-BlockedProduct::BlockedProduct(const TileFormat &format, int64_t steps,
+BlockedProduct::BlockedProduct(const TileFormat &format,
+                               const CPUTileOptions &options, int64_t steps,
                                int64_t rowBlock, int64_t panelRange,
                                int64_t chains)
-    : format(format), steps(steps), rowBlock(rowBlock), panelRange(panelRange),
-      chains(chains) {}
+    : format(format), options(options), steps(steps), rowBlock(rowBlock),
+      panelRange(panelRange), chains(chains) {}
 
-/// The stage holds a longest block of a full row block, or fewer rows with more
-/// steps: half of a second-level cache of 1 MiB.
+/// At least a block of a full row block, else what the cache has for it: fewer
+/// rows then have longer parts.
 int64_t BlockedProduct::stageElements() const {
-  static constexpr int64_t rows = 192;
-  int64_t most = rows * (kBlockSteps + kStagePadding);
+  int64_t least = rowBlock * (options.blockSteps() + kStagePadding);
+  int64_t bytes = format.accumulator.getIntOrFloatBitWidth() / 8;
+  int64_t most = std::max(least, options.stageBytes() / bytes);
   if (ShapedType::isDynamic(steps))
     return most;
   return std::min(most, rowBlock * (steps + kStagePadding));
@@ -49,12 +48,13 @@ static Value emitAlloca(LoopBuilder &b, Type element, int64_t size) {
 }
 
 Value BlockedProduct::emitPanelScratch(LoopBuilder &b) {
-  return emitAlloca(b, format.element, kMadeSteps * format.stepElements());
+  return emitAlloca(b, format.element,
+                    options.blockSteps() * format.stepElements());
 }
 
 void BlockedProduct::emitScratch(LoopBuilder &b) {
   stage = emitAlloca(b, format.stageElement(), stageElements());
-  bool isWhole = !(makesPanels && steps > kMadeSteps) &&
+  bool isWhole = !(makesPanels && steps > options.blockSteps()) &&
                  !ShapedType::isDynamic(steps) &&
                  rowBlock * (steps + kStagePadding) <= stageElements();
   int64_t panelSums = rowBlock * format.rowSums();
@@ -77,13 +77,13 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   Value one = b.index(1);
   Value tiles = b.make<arith::CeilDivUIOp>(item.rows, b.index(format.rows));
   Value all = b.maximum(item.steps, one);
-  block = b.select(
-      b.compare(arith::CmpIPredicate::ule, item.rows, b.index(kStreamRows)),
-      b.index(kStreamSteps), b.index(kBlockSteps));
+  block = b.select(b.compare(arith::CmpIPredicate::ule, item.rows,
+                             b.index(options.streamRows)),
+                   b.index(kStreamSteps), b.index(options.blockSteps()));
   Value room =
       b.sub(b.div(b.index(stageElements()), item.rows), b.index(kStagePadding));
   if (makesPanels)
-    room = b.minimum(room, b.index(kMadeSteps));
+    room = b.minimum(room, b.index(options.blockSteps()));
   Value isWhole = b.compare(arith::CmpIPredicate::ule, all, room);
   part = b.select(isWhole, all, b.mul(b.div(room, block), block));
   isSingle = b.compare(arith::CmpIPredicate::eq, tiles, one);

@@ -32,12 +32,11 @@ class BlockedProduct {
 public:
   /// `steps`: of a chain, or kDynamic. The sums of `chains` chains are added
   /// in order.
-  BlockedProduct(const TileFormat &format, int64_t steps, int64_t rowBlock,
-                 int64_t panelRange, int64_t chains = 1);
+  BlockedProduct(const TileFormat &format, const CPUTileOptions &options,
+                 int64_t steps, int64_t rowBlock, int64_t panelRange,
+                 int64_t chains = 1);
 
-  /// Longest part where panels are made rather than found.
-  static constexpr int64_t kMadeSteps = 512;
-  /// Whether `findPanel` makes a copy, of at most `kMadeSteps` steps.
+  /// Whether `findPanel` makes a copy, of at most `blockSteps()` steps.
   bool makesPanels = false;
 
   /// Writes the item's rows of a part of the contraction to the stage.
@@ -79,6 +78,7 @@ private:
   int64_t stageElements() const;
 
   TileFormat format;
+  CPUTileOptions options;
   int64_t steps, rowBlock, panelRange, chains;
   Value stage, sums, totals;
   /// Of the item being emitted: number of tiles, steps of a block and of a

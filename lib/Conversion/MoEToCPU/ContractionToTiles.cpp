@@ -152,7 +152,8 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
   Value first = b.load(groups.offsets, {expert});
   Value size = loadSize(ib, op, expert);
 
-  BlockedProduct product(format, ShapedType::kDynamic, rowBlock, range);
+  BlockedProduct product(format, options, ShapedType::kDynamic, rowBlock,
+                         range);
   product.makesPanels = true;
   product.emitScratch(b);
   Value scratch = product.emitPanelScratch(b);

@@ -33,8 +33,21 @@ struct ConvertMoEToCPU
 void ConvertMoEToCPU::runOnOperation() {
   RewritePatternSet patterns(&getContext());
   populateRoutingToLoopsPatterns(patterns);
-  populateGroupedMatmulToCPUPatterns(patterns,
-                                     {vectorBits, vectorRegisters, dotBF16});
+  CPUTileOptions tiles;
+  tiles.vectorBits = vectorBits;
+  tiles.vectorRegisters = vectorRegisters;
+  tiles.dotBF16 = dotBF16;
+  tiles.rowTile = rowTile;
+  tiles.vectorsPerRow = vectorsPerRow;
+  tiles.cacheBytes = cacheBytes;
+  tiles.streamRows = streamRows;
+  if (rowTile < 1 || cacheBytes < (int64_t{1} << 16)) {
+    getOperation().emitError("expected a tile of at least one row and a cache "
+                             "of at least 64 KiB, got ")
+        << rowTile << " and " << cacheBytes;
+    return signalPassFailure();
+  }
+  populateGroupedMatmulToCPUPatterns(patterns, tiles);
   // The patterns create no moe ops, so one walk is enough.
   walkAndApplyPatterns(getOperation(), std::move(patterns));
 

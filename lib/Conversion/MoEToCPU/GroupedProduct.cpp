@@ -53,7 +53,8 @@ int64_t GroupedProduct::countSteps(GroupedMatmulOp op, bool pairs) {
 }
 
 GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
-                               const TileFormat &format)
+                               const TileFormat &format,
+                               const CPUTileOptions &options)
     : rewriter(rewriter), op(op), format(format),
       columnBlocks(op.getBlocks(HiddenDim::N)),
       chains(op.getBlocks(HiddenDim::K)), steps(countSteps(op, format.pairs)),
@@ -63,7 +64,7 @@ GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
       mostPanels(std::min(kMostPanels, panels)), ib(op.getLoc(), rewriter),
       flat(flattenOperands(ib, op)), groups(emitGroups(ib, op)),
       rowBlocks(emitRowBlocks(ib, op, rowBlock)), b(rewriter, op.getLoc()),
-      blocks(format, steps, rowBlock, mostPanels, chains) {
+      blocks(format, options, steps, rowBlock, mostPanels, chains) {
   if (format.pairs)
     recordNumerics(op);
 }

@@ -21,7 +21,7 @@ public:
   /// The op's N and K are static; panels of `format.width` columns do not cross
   /// hidden blocks.
   GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
-                 const TileFormat &format);
+                 const TileFormat &format, const CPUTileOptions &options);
 
   /// Steps of a chain of the op's contraction.
   static int64_t countSteps(GroupedMatmulOp op, bool pairs);

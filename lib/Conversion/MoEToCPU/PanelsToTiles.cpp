@@ -47,7 +47,7 @@ LogicalResult PanelsToTiles::matchAndRewrite(GroupedMatmulOp op,
   int64_t steps = form.steps(k);
   format.ragged = steps % TileFormat::kUnroll != 0;
 
-  GroupedProduct product(rewriter, op, format);
+  GroupedProduct product(rewriter, op, format, options);
   LoopBuilder &b = product.b;
   SmallVector<Value> panels;
   for (Value weight : op.getWeights())

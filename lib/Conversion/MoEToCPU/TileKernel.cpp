@@ -27,10 +27,10 @@ TileFormat TileFormat::get(FloatType element, FloatType accumulator,
   format.weights = weights;
   format.width = width;
   format.pairs = pairs;
-  format.rows = options.rowTile();
+  format.rows = options.rowTile;
   format.lanes =
       std::min<int64_t>(options.vectorBits / accumulator.getWidth(), width);
-  format.vectors = std::max<int64_t>(options.vectorsPerRow() / weights, 1);
+  format.vectors = std::max<int64_t>(options.getVectorsPerRow() / weights, 1);
   while (width % (format.vectors * format.lanes) != 0)
     --format.vectors;
   return format;

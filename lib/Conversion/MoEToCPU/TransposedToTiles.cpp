@@ -49,7 +49,7 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
   int64_t stepsOfChain = GroupedProduct::countSteps(op, form.pairs);
   format.ragged = stepsOfChain % TileFormat::kUnroll != 0;
 
-  GroupedProduct product(rewriter, op, format);
+  GroupedProduct product(rewriter, op, format, options);
   LoopBuilder &b = product.b;
   Value panels = flatten(b, op.getWeights().front());
   int64_t expertElements = type.getNumElements() / op.getNumExperts();

@@ -8,12 +8,14 @@
 // RUN: moira-compile %t/deepseek.mlir --rows prefill --target-cpu x86-64-v4 --emit asm -o - | FileCheck %s
 //
 // CHECK-LABEL: _parallel_0:
-// CHECK: vfmadd231ps {{.*}}%zmm
+// CHECK: call{{.*}} moira_tiles_f32
 // CHECK-LABEL: _parallel_1:
 // Two steps of the argument's reduction and six of the polynomial.
 // CHECK-COUNT-8: vfmadd{{[0-9]+}}ps {{.*}}%zmm
 // CHECK: vdivps {{.*}}%zmm
 // CHECK: ret
+// CHECK-LABEL: moira_tiles_f32{{.*}}:
+// CHECK: vfmadd231ps {{.*}}%zmm
 
 //--- olmoe.mlir
 #mk = affine_map<(m, n, k) -> (m, k)>

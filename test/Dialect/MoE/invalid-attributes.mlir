@@ -72,3 +72,8 @@
 
 // expected-error @+1 {{expected none, sum_plus_eps or max_sum_eps, got 'l2'}}
 "test.normalize"() {r = #moe.router<normalize = l2>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected at least one hidden block, got 0}}
+"test.hidden_c1_none"() {h = #moe.hidden<0 of n>} : () -> ()

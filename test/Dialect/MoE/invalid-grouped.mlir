@@ -571,3 +571,99 @@ func.func @pack_c1_kn(%w: tensor<4x16x8xf32>) {
   %0 = moe.pack %w kn : tensor<4x16x8xf32> -> tensor<4x1x8x32xf32>
   return
 }
+
+// -----
+
+func.func @pack_c1_pairs(%w: tensor<4x16x9xbf16>) {
+  // expected-error @+1 {{'moe.pack' op expected panels of size 5 in dim 2, got 'tensor<4x1x4x32x2xbf16>'}}
+  %0 = moe.pack %w nk : tensor<4x16x9xbf16> -> tensor<4x1x4x32x2xbf16>
+  return
+}
+
+// -----
+
+func.func @pack_c1_transposed(%w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.pack' op expected layout nk or kn, got transposed_panels}}
+  %0 = moe.pack %w transposed_panels : tensor<4x16x8xf32> -> tensor<4x1x8x32xf32>
+  return
+}
+
+// -----
+
+func.func @hidden_c1_pack(%w: tensor<4x16x9xf32>) {
+  // expected-error @+1 {{'moe.pack' op expected a dimension k that is a multiple of 2 hidden blocks, got 9}}
+  %0 = moe.pack %w nk {hidden = #moe.hidden<2 of k>} : tensor<4x16x9xf32> -> tensor<4x2x4x32xf32>
+  return
+}
+
+// -----
+
+func.func @hidden_c1_panels(%w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.pack' op expected panels of size 2 in dim 1, got 'tensor<4x1x8x32xf32>'}}
+  %0 = moe.pack %w nk {hidden = #moe.hidden<2 of n>} : tensor<4x16x8xf32> -> tensor<4x1x8x32xf32>
+  return
+}
+
+// -----
+
+func.func @grouped_c7_blocks(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected a dimension n that is a multiple of 3 hidden blocks, got 16}}
+  %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk -> tensor<?x16xf32> attributes {hidden = #moe.hidden<3 of n>} {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c7_dynamic(%x: tensor<?x?xf32>, %n: tensor<4xi32>, %w: tensor<4x16x?xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected a dimension k that is a multiple of 2 hidden blocks, got ?}}
+  %0 = moe.grouped_matmul rows(%x : tensor<?x?xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x?xf32>) nk -> tensor<?x16xf32> attributes {hidden = #moe.hidden<2 of k>} {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c7_contraction(%x: tensor<?x8xf32>, %n: tensor<4xi32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected two row operands and nothing else in mode contraction}}
+  %0 = moe.grouped_matmul rows(%x, %x : tensor<?x8xf32>, tensor<?x8xf32>) groups(%n : tensor<4xi32>) nk contraction -> tensor<4x8x8xf32> attributes {hidden = #moe.hidden<2 of k>} {
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c2_pairs(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x1x4x32x2xbf16>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected rows and panels of bf16 where panels hold pairs, got 'tensor<?x8xf32>' and 'tensor<4x1x4x32x2xbf16>'}}
+  %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x1x4x32x2xbf16>) panels -> tensor<?x16xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c2_transposed(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x1x16x32xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected one weight of transposed panels, got 2}}
+  %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w, %w : tensor<4x1x16x32xf32>, tensor<4x1x16x32xf32>) transposed_panels -> tensor<?x16xf32> {
+  ^bb0(%a: f32, %b: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c2_transposed_shape(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x1x8x32xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected panels of size 16 in dim 2, got 'tensor<4x1x8x32xf32>'}}
+  %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x1x8x32xf32>) transposed_panels -> tensor<?x16xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  return
+}

@@ -11,7 +11,7 @@
 
 namespace mlir::moe {
 
-/// What the register tile depends on. Nothing here names a processor.
+/// What tiles and blocks depend on. Nothing here names a processor.
 struct CPUTileOptions {
   /// Width of a vector register in bits.
   unsigned vectorBits = 512;
@@ -19,12 +19,25 @@ struct CPUTileOptions {
   unsigned vectorRegisters = 32;
   /// Whether there is a dot product of pairs of bf16.
   bool dotBF16 = false;
+  /// Rows of a full register tile, and its vectors per row over all weights (0:
+  /// 4 with 32 registers, else 2): as many accumulators as leave room for the
+  /// weights of one step and a broadcast row element.
+  unsigned rowTile = 6;
+  unsigned vectorsPerRow = 0;
+  /// Bytes of the cache that one core has to itself (the second level). A block
+  /// of a panel, the next one, and the staged rows fit it together.
+  int64_t cacheBytes = int64_t{1} << 20;
+  /// Up to so many rows memory is the limit, not arithmetic.
+  unsigned streamRows = 7;
 
-  /// Rows of a full register tile.
-  int64_t rowTile() const { return 6; }
-  /// Vectors per row of a register tile, over all weights: as many accumulators
-  /// as leave room for the weights of one step and a broadcast row element.
-  int64_t vectorsPerRow() const { return vectorRegisters >= 32 ? 4 : 2; }
+  int64_t getVectorsPerRow() const {
+    return vectorsPerRow ? vectorsPerRow : vectorRegisters >= 32 ? 4 : 2;
+  }
+  /// Steps of a block where arithmetic is the limit, for panels of 256 bytes
+  /// per step; the next block is prefetched meanwhile.
+  int64_t blockSteps() const { return cacheBytes / 8 / 256; }
+  /// Bytes of staged rows.
+  int64_t stageBytes() const { return cacheBytes * 3 / 8; }
   /// Columns of a panel that is made for one work item: 256 bytes of sums.
   int64_t scratchWidth(FloatType accumulator) const {
     return 2048 / accumulator.getIntOrFloatBitWidth();

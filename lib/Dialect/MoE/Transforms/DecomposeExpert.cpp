@@ -374,12 +374,16 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, PackOp op) {
         if (pairs) // the later of two steps comes first
           k = b.add(b.mul(k, b.index(2)),
                     arith::SubIOp::create(b, b.index(1), b.loopIndex(4)));
-        Value block = arith::DivUIOp::create(b, b.loopIndex(1), panels);
-        Value panel = arith::RemUIOp::create(b, b.loopIndex(1), panels);
+        Value panel = b.loopIndex(1), block;
+        if (form.blocksOfN * form.blocksOfK > 1) {
+          block = arith::DivUIOp::create(b, panel, panels);
+          panel = arith::RemUIOp::create(b, panel, panels);
+        }
         Value n = b.add(b.mul(panel, width), b.loopIndex(3));
-        Value inside = arith::AndIOp::create(
-            b, b.compare(arith::CmpIPredicate::ult, n, columns),
-            b.compare(arith::CmpIPredicate::ult, k, rows));
+        Value inside = b.compare(arith::CmpIPredicate::ult, n, columns);
+        if (form.pairs)
+          inside = arith::AndIOp::create(
+              b, inside, b.compare(arith::CmpIPredicate::ult, k, rows));
         return b.when(inside, b.real(type.getElementType(), 0), [&] {
           Value atN = n, atK = k;
           if (form.blocksOfN > 1)
