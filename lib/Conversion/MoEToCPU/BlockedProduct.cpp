@@ -20,8 +20,12 @@ static constexpr int64_t kStreamSteps = 64;
 /// 4 KiB apart would share the sets of the first cache.
 static constexpr int64_t kStagePadding = 16;
 
-/// What an item asks of the next one's panel when its own stream ends.
+/// How far ahead of its own stream a tile asks for memory, and what an item
+/// asks of the next one's panel when its stream ends.
 static constexpr int64_t kNextBytes = 4096;
+
+/// Rows up to which a tile does little between two loads.
+static constexpr int64_t kRushingRows = 2;
 
 BlockedProduct::BlockedProduct(const TileFormat &format,
                                const CPUTileOptions &options, int64_t steps,
@@ -113,6 +117,7 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
     call.ahead = call.panels;
     call.aheadOffset = call.panelOffset;
     call.aheadChunks = b.index(0);
+    call.aheadStride = b.index(0);
     return;
   }
   Value next = item.next->offset;
@@ -141,9 +146,24 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
   call.aheadOffset = next;
   Value chunks = b.make<arith::CeilDivUIOp>(
       b.mul(call.steps, b.index(format.stepBytes())), b.index(kPrefetchBytes));
+  int64_t chunk = kPrefetchBytes / format.elementBytes();
+  call.aheadStride = b.index(chunk);
   // A single tile reads a panel once, in order: the hardware foresees that, and
-  // is faster alone.
-  call.aheadChunks = b.select(isSingle, b.index(0), chunks);
+  // is faster alone. Of the streams of several panels it loses sight where the
+  // rows are so few that they rush by; every other chunk keeps it on track.
+  Value few = b.index(0);
+  if (format.weights > 1) {
+    Value rushes = b.make<arith::AndIOp>(
+        isSingle,
+        b.compare(arith::CmpIPredicate::ule, item.rows, b.index(kRushingRows)));
+    call.aheadStride = b.select(rushes, b.index(2 * chunk), call.aheadStride);
+    call.aheadOffset = b.select(
+        rushes,
+        b.add(call.panelOffset, b.index(kNextBytes / format.elementBytes())),
+        next);
+    few = b.select(rushes, b.div(chunks, b.index(2)), few);
+  }
+  call.aheadChunks = b.select(isSingle, few, chunks);
 }
 
 /// Adds the sums of a chain to the totals of the panel.
@@ -220,7 +240,8 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
       isLast,
       b.compare(arith::CmpIPredicate::eq, b.add(panel, b.index(1)), item.end));
   b.when(b.make<arith::AndIOp>(isEnd, isSingle), [&] {
-    emitPrefetches(b, item.next->memrefs, item.next->offset, zero,
+    emitPrefetches(b, item.next->memrefs, item.next->offset,
+                   b.index(kPrefetchBytes / format.elementBytes()), zero,
                    b.index(kNextBytes / kPrefetchBytes));
   });
 }

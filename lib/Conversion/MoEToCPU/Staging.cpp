@@ -292,9 +292,10 @@ void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
               Value row = b.mul(b.add(firstStep, c), b.index(width * factors));
               int64_t bytes =
                   lanes * width * factors * element.getIntOrFloatBitWidth() / 8;
-              emitPrefetches(b, panels, b.add(b.add(start, panelElements), row),
-                             b.index(0),
-                             b.index(llvm::divideCeil(bytes, kPrefetchBytes)));
+              emitPrefetches(
+                  b, panels, b.add(b.add(start, panelElements), row),
+                  b.index(kPrefetchBytes * 8 / element.getIntOrFloatBitWidth()),
+                  b.index(0), b.index(llvm::divideCeil(bytes, kPrefetchBytes)));
               b.loop(
                   b.index(0), end,
                   [&](Value k) {

@@ -64,13 +64,13 @@ Value mlir::moe::detail::flatten(LoopBuilder &b, Value memref) {
 /// Into the second-level cache: the first has too few places for lines under
 /// way to keep memory busy.
 void mlir::moe::detail::emitPrefetches(LoopBuilder &b, ValueRange memrefs,
-                                       Value offset, Value from, Value to) {
+                                       Value offset, Value stride, Value from,
+                                       Value to) {
   b.loop(from, to, [&](Value chunk) {
     for (Value memref : memrefs) {
       int64_t bytes =
           cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8;
-      Value first =
-          b.add(offset, b.mul(chunk, b.index(kPrefetchBytes / bytes)));
+      Value first = b.add(offset, b.mul(chunk, stride));
       for (int64_t line = 0; line < kPrefetchBytes; line += kCacheLine)
         memref::PrefetchOp::create(
             b.builder, b.loc, memref,
@@ -184,8 +184,8 @@ KernelBuilder::Values KernelBuilder::emitSteps(Values sums,
     auto whole = [&](Value fixed) {
       return b.make<arith::ShRUIOp>(fixed, b.index(16));
     };
-    emitPrefetches(b, call.ahead, call.aheadOffset, whole(before),
-                   whole(after));
+    emitPrefetches(b, call.ahead, call.aheadOffset, call.aheadStride,
+                   whole(before), whole(after));
     for (int64_t u = 0; u < TileFormat::kUnroll; ++u)
       emitStep(next, rows, column, turns.getInductionVar(), u);
     next.push_back(after);
@@ -311,7 +311,7 @@ static SmallVector<Value> listOperands(const TileCall &call) {
   operands.append(
       {call.panelOffset, call.steps, call.sums, call.sumsOffset, call.fresh});
   llvm::append_range(operands, call.ahead);
-  operands.append({call.aheadOffset, call.aheadChunks});
+  operands.append({call.aheadOffset, call.aheadChunks, call.aheadStride});
   return operands;
 }
 
@@ -335,6 +335,7 @@ static TileCall fromArguments(Block::BlockArgListType arguments,
     call.ahead.push_back(take());
   call.aheadOffset = take();
   call.aheadChunks = take();
+  call.aheadStride = take();
   return call;
 }
 

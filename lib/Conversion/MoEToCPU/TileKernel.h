@@ -43,9 +43,8 @@ struct TileFormat {
 
   /// Elements of one step of one panel.
   int64_t stepElements() const { return width * (pairs ? 2 : 1); }
-  int64_t stepBytes() const {
-    return stepElements() * element.getIntOrFloatBitWidth() / 8;
-  }
+  int64_t elementBytes() const { return element.getIntOrFloatBitWidth() / 8; }
+  int64_t stepBytes() const { return stepElements() * elementBytes(); }
   /// Accumulators of one row: all columns of all weights.
   int64_t rowSums() const { return weights * width; }
   /// Columns of each weight in one tile.
@@ -75,10 +74,10 @@ struct TileCall {
   Value sums, sumsOffset;
   /// i1.
   Value fresh;
-  /// What to prefetch meanwhile: memref<?xB> per weight, where it begins, and
-  /// how many chunks of `kPrefetchBytes`.
+  /// What to prefetch meanwhile: memref<?xB> per weight, where it begins, how
+  /// many chunks of `kPrefetchBytes`, and how far they are apart.
   SmallVector<Value> ahead;
-  Value aheadOffset, aheadChunks;
+  Value aheadOffset, aheadChunks, aheadStride;
 };
 
 /// Bytes that one turn of the prefetching loop covers.
@@ -89,9 +88,10 @@ inline constexpr int64_t kPrefetchBytes = 256;
 void emitTileCall(LoopBuilder &b, Operation *op, const TileFormat &format,
                   const TileCall &call);
 
-/// Emits prefetches of `chunks` chunks of each memref from `offset` on.
+/// Emits prefetches of chunks `from` to `to - 1` of each memref, of which chunk
+/// 0 is at `offset` and each `stride` elements after the one before.
 void emitPrefetches(LoopBuilder &b, ValueRange memrefs, Value offset,
-                    Value from, Value to);
+                    Value stride, Value from, Value to);
 
 /// `memref<?xT>` over all elements of a compact memref.
 Value flatten(LoopBuilder &b, Value memref);
