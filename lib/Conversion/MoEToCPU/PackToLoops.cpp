@@ -3,8 +3,11 @@
 //
 // pack: weights into panels, parallel over experts and panels.
 
-#include "LoopUtils.h"
+#include "Staging.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::moe;
@@ -19,6 +22,8 @@ struct Panel {
   Value weights, out, expert, panel, first, valid, start;
   int64_t K, width;
   bool pairs;
+  /// `out` as [expert, panel, step, elements]; null where it is not compact.
+  Value compactOut;
 
   SmallVector<Value> place(LoopBuilder &b, Value k, Value c) const {
     if (!pairs)
@@ -52,12 +57,48 @@ static void clearLastStep(LoopBuilder &b, const Panel &p) {
   });
 }
 
+/// Rows (and, of 32 bits, steps) of a square that is transposed in registers.
+static constexpr int64_t kSquare = 16;
+
+static bool hasSquares(const Panel &p) {
+  Type element = cast<MemRefType>(p.weights.getType()).getElementType();
+  return p.width % kSquare == 0 && element.getIntOrFloatBitWidth() <= 32 &&
+         Row{p.weights, {}}.isContiguous() && p.compactOut;
+}
+
+/// The square of rows from column `c` on and steps from index `k` on.
+static void packSquare(LoopBuilder &b, const Panel &p, Value k, Value c) {
+  int64_t factors = p.pairs ? 2 : 1;
+  Type element = cast<MemRefType>(p.weights.getType()).getElementType();
+  auto type = VectorType::get({kSquare * factors}, element);
+  auto words = VectorType::get({kSquare}, b.builder.getI32Type());
+  SmallVector<Value> square;
+  for (int64_t i = 0; i < kSquare; ++i) {
+    Value n = b.add(b.add(p.first, c), b.index(i));
+    Value row = b.make<vector::LoadOp>(
+        type, p.weights, ValueRange{p.expert, n, b.add(p.start, k)});
+    if (p.pairs) // the later step stands first
+      row = swapHalves(b, b.make<vector::BitCastOp>(words, row));
+    square.push_back(row);
+  }
+  square = emitTranspose(b, std::move(square));
+  for (int64_t i = 0; i < kSquare; ++i) {
+    Value step = b.add(b.div(k, b.index(factors)), b.index(i));
+    Value value = square[i];
+    if (p.pairs)
+      value = b.make<vector::BitCastOp>(type, value);
+    vector::StoreOp::create(
+        b.builder, b.loc, value, p.compactOut,
+        ValueRange{p.expert, p.panel, step, b.mul(c, b.index(factors))});
+  }
+}
+
 /// Rows of `[N, K]` become columns. Taken in blocks of k, which read whole
 /// cache lines and write a part of the panel that stays in the first cache.
 static void packRows(LoopBuilder &b, const Panel &p) {
-  static constexpr int64_t kBlock = 16;
-  auto block = [&](Value from, Value to) {
-    b.loop(b.index(0), p.valid, [&](Value c) {
+  int64_t size = kSquare * (p.pairs ? 2 : 1);
+  auto scalars = [&](Value begin, Value from, Value to) {
+    b.loop(begin, p.valid, [&](Value c) {
       Value n = b.add(p.first, c);
       b.loop(from, to, [&](Value k) {
         b.store(b.load(p.weights, {p.expert, n, b.add(p.start, k)}), p.out,
@@ -67,13 +108,24 @@ static void packRows(LoopBuilder &b, const Panel &p) {
     if (!isFull(b, p))
       b.loop(from, to, [&](Value k) { clearColumns(b, p, k); });
   };
-  int64_t whole = p.K / kBlock * kBlock;
+  bool squares = hasSquares(p);
+  int64_t whole = p.K / size * size;
   if (whole > 0)
     b.loop(
         b.index(0), b.index(whole),
-        [&](Value k) { block(k, b.add(k, b.index(kBlock))); }, kBlock);
+        [&](Value k) {
+          Value begin = b.index(0);
+          if (squares) {
+            begin = b.mul(b.div(p.valid, b.index(kSquare)), b.index(kSquare));
+            b.loop(
+                b.index(0), begin, [&](Value c) { packSquare(b, p, k, c); },
+                kSquare);
+          }
+          scalars(begin, k, b.add(k, b.index(size)));
+        },
+        size);
   if (whole < p.K)
-    block(b.index(whole), b.index(p.K));
+    scalars(b.index(0), b.index(whole), b.index(p.K));
 }
 
 /// Rows of `[K, N]` keep their direction: each gives one piece.
@@ -105,8 +157,15 @@ struct PackToLoops : OpRewritePattern<PackOp> {
     int64_t K = weights.getDimSize(rows ? 2 : 1) / form.blocksOfK;
     int64_t panels = out.getDimSize(1), width = form.width;
     int64_t blockPanels = panels / (form.blocksOfN * form.blocksOfK);
+    Value compact;
+    if (out.getLayout().isIdentity())
+      compact = op.getOuts()[0];
+    if (compact && form.pairs)
+      compact = b.make<memref::CollapseShapeOp>(
+          compact, SmallVector<ReassociationIndices>{{0}, {1}, {2}, {3, 4}});
     b.parallel(b.index(out.getDimSize(0) * panels), [&](Value i) {
       Panel p;
+      p.compactOut = compact;
       p.weights = op.getWeights();
       p.out = op.getOuts()[0];
       p.expert = b.div(i, b.index(panels));

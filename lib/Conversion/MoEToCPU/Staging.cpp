@@ -22,8 +22,7 @@ static Value makeWord(LoopBuilder &b, Type word, Value first, Value second) {
   return b.make<arith::OrIOp>(high, bits(second));
 }
 
-/// The halves of every word change places.
-static Value swapHalves(LoopBuilder &b, Value words) {
+Value mlir::moe::detail::swapHalves(LoopBuilder &b, Value words) {
   auto type = cast<VectorType>(words.getType());
   int64_t half = type.getElementTypeBitWidth() / 2;
   Value amount = b.constant(DenseElementsAttr::get(

@@ -25,6 +25,9 @@ void emitStageRows(LoopBuilder &b, const TileFormat &format, Value source,
                    function_ref<Value(Value)> findRow, StepRange range,
                    StagePlace place);
 
+/// The halves of every word of a vector change places.
+Value swapHalves(LoopBuilder &b, Value words);
+
 /// Transposes a square of vectors: lane j of vector i becomes lane i of j.
 SmallVector<Value> emitTranspose(LoopBuilder &b, SmallVector<Value> rows);
 
