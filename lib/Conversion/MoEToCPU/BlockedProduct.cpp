@@ -45,27 +45,27 @@ int64_t BlockedProduct::stageElements() const {
   return std::min(most, rowBlock * (steps + kStagePadding));
 }
 
-static Value emitAlloca(LoopBuilder &b, Type element, int64_t size) {
-  auto type = MemRefType::get({size}, element);
-  return flatten(
-      b, b.make<memref::AllocaOp>(type, b.builder.getI64IntegerAttr(64)));
+/// From the worker's arena, which gets it back at the end of the item: it is
+/// more than a thread's stack need have.
+static Value emitMemory(LoopBuilder &b, Type element, int64_t size) {
+  return flatten(b, b.workspace(element, {size}, ValueRange()));
 }
 
 Value BlockedProduct::emitPanelScratch(LoopBuilder &b) {
-  return emitAlloca(b, format.element,
+  return emitMemory(b, format.element,
                     options.blockSteps() * format.stepElements());
 }
 
 void BlockedProduct::emitScratch(LoopBuilder &b) {
-  stage = emitAlloca(b, format.stageElement(), stageElements());
+  stage = emitMemory(b, format.stageElement(), stageElements());
   bool isWhole = !(makesPanels && steps > options.blockSteps()) &&
                  !ShapedType::isDynamic(steps) &&
                  rowBlock * (steps + kStagePadding) <= stageElements();
   int64_t panelSums = rowBlock * format.rowSums();
   sums =
-      emitAlloca(b, format.accumulator, panelSums * (isWhole ? 1 : panelRange));
+      emitMemory(b, format.accumulator, panelSums * (isWhole ? 1 : panelRange));
   if (chains > 1)
-    totals = emitAlloca(b, format.accumulator, panelSums * panelRange);
+    totals = emitMemory(b, format.accumulator, panelSums * panelRange);
 }
 
 /// A loop whose step is a value.

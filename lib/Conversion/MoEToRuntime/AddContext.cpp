@@ -37,6 +37,7 @@ struct AddContext : public moe::impl::AddContextPassBase<AddContext> {
       addStep(*function, function->getName(), "only");
     }
     addPacks();
+    eraseOthers();
   }
 
 private:
@@ -54,6 +55,22 @@ private:
     (void)function.insertArgument(0, LLVM::LLVMPointerType::get(&getContext()),
                                   DictionaryAttr(), function.getLoc());
     function->setAttr(kKindAttrName, b.getStringAttr(kind));
+  }
+
+  /// Functions that the entry does not reach: other programs of the file.
+  void eraseOthers() {
+    ModuleOp module = getOperation();
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
+        if (function.isDeclaration() || !getKind(function).empty() ||
+            !SymbolTable::symbolKnownUseEmpty(function, module))
+          continue;
+        function.erase();
+        changed = true;
+      }
+    }
   }
 
   /// Functions named by the packing of a parameter.

@@ -187,7 +187,8 @@ void FunctionLowering::bracketLoopAllocations() {
     Operation *parent = alloc->getParentOp();
     while (parent != function && !isa<LoopLikeOpInterface>(parent))
       parent = parent->getParentOp();
-    if (parent == function)
+    // The body of a parallel loop is one iteration.
+    if (parent == function && getKind(function) != "body")
       return;
     Block &body = parent->getRegion(0).front();
     // A buffer that the iteration hands on stays until the end of the step.

@@ -183,6 +183,29 @@ Value BoundBuilder::build(Value value) {
   return copied && copied.getType().isInteger(64) ? copied : Value();
 }
 
+/// The arena aligns every allocation to so many bytes.
+static constexpr int64_t kAlignment = 64;
+
+/// The most that one run of a body of the step's parallel loops allocates; it
+/// is released when the body ends. Nothing when that depends on shapes.
+static std::optional<int64_t> findLargestBody(func::FuncOp step) {
+  int64_t most = 0;
+  bool known = true;
+  step.walk([&](func::ConstantOp constant) {
+    auto body = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+        step, constant.getValueAttr());
+    if (!body || getKind(body) != "body")
+      return;
+    int64_t bytes = 0;
+    body.walk([&](memref::AllocOp alloc) {
+      known &= alloc.getDynamicSizes().empty();
+      bytes += llvm::alignTo(getStaticBytes(alloc.getType()), kAlignment);
+    });
+    most = std::max(most, bytes);
+  });
+  return known ? std::optional(most) : std::nullopt;
+}
+
 void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
   auto module = step->getParentOfType<ModuleOp>();
   ImplicitLocOpBuilder b(step.getLoc(), step.getContext());
@@ -193,8 +216,9 @@ void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
   Block *entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
   BoundBuilder bounds(b, step, entry->getArgument(1));
-  Value total = AbiBuilder::i64(b, 0);
-  bool unknown = false;
+  std::optional<int64_t> bodies = findLargestBody(step);
+  bool unknown = !bodies;
+  Value total = AbiBuilder::i64(b, bodies.value_or(0));
   step.walk([&](memref::AllocOp alloc) {
     Value bytes = AbiBuilder::i64(b, getStaticBytes(alloc.getType()));
     for (Value size : alloc.getDynamicSizes()) {
@@ -203,9 +227,8 @@ void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
       if (bound)
         bytes = arith::MulIOp::create(b, bytes, bound);
     }
-    // The arena aligns every allocation to 64 bytes.
-    bytes = arith::AddIOp::create(b, bytes, AbiBuilder::i64(b, 63));
-    bytes = arith::AndIOp::create(b, bytes, AbiBuilder::i64(b, -64));
+    bytes = arith::AddIOp::create(b, bytes, AbiBuilder::i64(b, kAlignment - 1));
+    bytes = arith::AndIOp::create(b, bytes, AbiBuilder::i64(b, -kAlignment));
     total = arith::AddIOp::create(b, total, bytes);
   });
   if (unknown)

@@ -11,7 +11,7 @@ func.func @gated(%x: memref<?x32xf32>, %sizes: memref<4xi32>,
     %g: memref<4x2x32x32xf32>, %u: memref<4x2x32x32xf32>, %out: memref<?x64xf32>) {
   // CHECK: call @moira_abi_workers
   // CHECK: scf.parallel
-  // CHECK: memref.alloca
+  // CHECK: memref.alloc()
   // CHECK: vector.load %{{.*}} : memref<?x32xf32>, vector<16xf32>
   // CHECK: func.call @moira_tiles_f32_2x32(
   // CHECK-NOT: masked
