@@ -139,8 +139,10 @@ def main():
     started = time.monotonic()
     results = []
     table = report.Table(sys.stdout)
-    # An end from outside takes the data files along.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    # An end from outside takes the data files along, and what was measured is
+    # printed and written; in the background too, where Ctrl-C is ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     # One number of cores after the other: the workers stay.
     chosen_cases.sort(key=lambda case: case.cores)
     failed = {}

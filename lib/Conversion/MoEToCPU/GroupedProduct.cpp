@@ -93,10 +93,11 @@ void GroupedProduct::begin() {
   range = b.minimum(b.maximum(range, b.index(1)), b.index(mostPanels));
   ranges = b.make<arith::CeilDivUIOp>(count, range);
   items = b.mul(rowBlocks.count, ranges);
-  // A panel is read once whatever the rows: the least an item costs.
+  // A panel is read once whatever the rows: the least an item costs, when it
+  // has as many panels as it may. More is balanced better than less.
   int64_t cost = std::max<int64_t>(
-      1, static_cast<int64_t>(kVectorStepNs * steps * format.rowSums() /
-                              format.lanes));
+      1, static_cast<int64_t>(kVectorStepNs * mostPanels * steps *
+                              format.rowSums() / format.lanes));
   auto loop =
       scf::ParallelOp::create(rewriter, op.getLoc(), ValueRange{b.index(0)},
                               ValueRange{items}, ValueRange{b.index(1)});
