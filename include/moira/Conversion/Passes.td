@@ -143,7 +143,8 @@ def AddContextPass : Pass<"moe-add-context", "::mlir::ModuleOp"> {
     Gives each entry (the functions of `moe.variants`, or the entry named by
     `entry`) a leading `!llvm.ptr` argument, the moira_ctx of moira/abi.h, and the
     attribute `moe.kind = "step"`; functions that pack parameters get it with
-    `"pack"`.
+    `"pack"`. Functions that nothing names then, other programs of the file, are
+    erased: their layers call the runtime too, and have no context.
   }];
   let options = [Option<"entry", "entry", "std::string", "\"\"",
                         "entry of a module without moe.variants; empty: the only public "

@@ -33,19 +33,19 @@ private:
 } // namespace
 
 namespace {
-/// Rounds sums to the result, which is large and not read soon.
+/// Rounds sums to the result.
 class ResultWriter {
 public:
   ResultWriter(LoopBuilder &b, const TileFormat &format, Value result)
       : b(b), format(format), result(result),
         type(cast<MemRefType>(result.getType())) {}
 
-  /// Whether every vector of every row begins a vector's width of memory (i1):
-  /// then it can go past the caches, which need not read it first.
-  Value emitIsAligned();
+  /// Whether the result is large and every vector of it aligned (i1): then it
+  /// goes past the caches, which need not read it first.
+  Value emitStreams();
   /// Rows `row` to `row + rows - 1` and a panel from `column` on.
   void emit(Value expert, Value row, Value rows, Value column, Value sums,
-            Value offset, Value isAligned);
+            Value offset, Value streams);
 
 private:
   int64_t vectorBytes() const {
@@ -60,8 +60,10 @@ private:
 };
 } // namespace
 
-Value ResultWriter::emitIsAligned() {
-  if (type.getDimSize(2) % format.width != 0 || !type.getLayout().isIdentity())
+Value ResultWriter::emitStreams() {
+  if (!type.hasStaticShape() || !type.getLayout().isIdentity() ||
+      type.getDimSize(2) % format.width != 0 ||
+      type.getNumElements() * type.getElementTypeBitWidth() / 8 < kStreamBytes)
     return b.integer(b.builder.getI1Type(), 0);
   Value address = b.make<memref::ExtractAlignedPointerAsIndexOp>(result);
   Value rest = b.make<arith::RemUIOp>(address, b.index(vectorBytes()));
@@ -69,17 +71,17 @@ Value ResultWriter::emitIsAligned() {
 }
 
 void ResultWriter::emit(Value expert, Value row, Value rows, Value column,
-                        Value sums, Value offset, Value isAligned) {
+                        Value sums, Value offset, Value streams) {
   auto loaded = VectorType::get({format.lanes}, format.accumulator);
-  auto emitRows = [&](bool streams) {
+  auto emitRows = [&](bool past) {
     b.loop(b.index(0), rows, [&](Value r) {
       Value from = b.add(offset, b.mul(r, b.index(format.rowSums())));
       Row to{result, {expert, b.add(row, r)}};
       auto storeVector = [&](Value c) {
         Value sum = b.make<vector::LoadOp>(loaded, sums, b.add(from, c));
         Value at = b.add(column, c);
-        if (streams)
-          b.streamLanes(round(sum), to, at, vectorBytes());
+        if (past)
+          b.streamLanes(round(sum), to, at);
         else
           b.storeLanes(round(sum), to, at, format.lanes);
       };
@@ -94,7 +96,7 @@ void ResultWriter::emit(Value expert, Value row, Value rows, Value column,
         });
     });
   };
-  b.when(isAligned, [&] { emitRows(true); }, [&] { emitRows(false); });
+  b.when(streams, [&] { emitRows(true); }, [&] { emitRows(false); });
 }
 
 LogicalResult
@@ -173,13 +175,13 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
     return place;
   };
   ResultWriter writer(b, format, result);
-  Value isAligned = writer.emitIsAligned();
+  Value streams = writer.emitStreams();
   product.finishSums = [&](Value panel, Value sums, Value offset) {
     writer.emit(expert, row, item.rows, b.mul(panel, b.index(width)), sums,
-                offset, isAligned);
+                offset, streams);
   };
   product.emit(b, op, item);
-  b.when(isAligned, [&] { b.orderStreams(); });
+  b.when(streams, [&] { b.orderStreams(); });
   rewriter.eraseOp(op);
   return success();
 }

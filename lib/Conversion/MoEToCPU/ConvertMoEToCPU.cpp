@@ -44,7 +44,7 @@ void ConvertMoEToCPU::runOnOperation() {
   if (rowTile < 1 || cacheBytes < (int64_t{1} << 16)) {
     getOperation().emitError("expected a tile of at least one row and a cache "
                              "of at least 64 KiB, got ")
-        << rowTile << " and " << cacheBytes;
+        << tiles.rowTile << " and " << tiles.cacheBytes;
     return signalPassFailure();
   }
   populateGroupedMatmulToCPUPatterns(patterns, tiles);

@@ -59,18 +59,17 @@ Groups mlir::moe::emitGroups(ImplicitLocOpBuilder &b, GroupedMatmulOp op) {
   Value stride;
   if (op.isPadded())
     stride = b.createOrFold<memref::DimOp>(op.getRows().front(), 1);
-  auto loop = scf::ForOp::create(
-      b, zero, constantIndex(b, experts), one, ValueRange{zero, zero},
+  scf::ForOp::create(
+      b, zero, constantIndex(b, experts), one, ValueRange{zero},
       [&](OpBuilder &inner, Location loc, Value e, ValueRange args) {
         ImplicitLocOpBuilder body(loc, inner);
         memref::StoreOp::create(body, args[0], offsets, e);
         Value size = loadSize(body, op, e);
         Value next =
             arith::AddIOp::create(body, args[0], stride ? stride : size);
-        Value largest = arith::MaxSIOp::create(body, args[1], size);
-        scf::YieldOp::create(body, ValueRange{next, largest});
+        scf::YieldOp::create(body, ValueRange{next});
       });
-  return {offsets, loop.getResult(1)};
+  return {offsets};
 }
 
 RowBlocks mlir::moe::emitRowBlocks(ImplicitLocOpBuilder &b, GroupedMatmulOp op,

@@ -13,10 +13,9 @@
 
 namespace mlir::moe {
 
-/// First row of every group, and the size of the largest.
+/// First row of every group.
 struct Groups {
   Value offsets; ///< memref<E x index>
-  Value largest; ///< index
 };
 
 /// Emits the loop that computes the groups of `op`.

@@ -334,10 +334,12 @@ void LoopBuilder::storeLanes(Value value, const Row &row, Value i,
   vector::StoreOp::create(builder, loc, value, row.memref, indicesOf(row, i));
 }
 
-void LoopBuilder::streamLanes(Value value, const Row &row, Value i,
-                              int64_t alignment) {
+void LoopBuilder::streamLanes(Value value, const Row &row, Value i) {
+  auto type = cast<VectorType>(value.getType());
+  int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
   vector::StoreOp::create(builder, loc, value, row.memref, indicesOf(row, i),
-                          /*nontemporal=*/true, llvm::MaybeAlign(alignment));
+                          /*nontemporal=*/true,
+                          llvm::MaybeAlign(std::min(bytes, kCacheLine)));
 }
 
 void LoopBuilder::orderStreams() {
@@ -346,7 +348,6 @@ void LoopBuilder::orderStreams() {
 }
 
 void LoopBuilder::prefetchLanes(const Row &row, Value i, int64_t lanes) {
-  static constexpr int64_t kCacheLine = 64;
   int64_t bytes = row.getElementType().getIntOrFloatBitWidth() / 8;
   for (int64_t lane = 0; lane < lanes; lane += kCacheLine / bytes)
     memref::PrefetchOp::create(builder, loc, row.memref,

@@ -14,6 +14,13 @@
 
 namespace mlir::moe::detail {
 
+/// Bytes of a line of the caches.
+inline constexpr int64_t kCacheLine = 64;
+
+/// Bytes of a result from which it is written past the caches: it would not be
+/// there any more when it is read.
+inline constexpr int64_t kStreamBytes = int64_t{16} << 20;
+
 /// The elements of a memref that differ in the last index only.
 struct Row {
   Value memref;
@@ -113,8 +120,9 @@ public:
   /// Elements i to i + lanes - 1, as a vector unless `lanes` is 1.
   Value loadLanes(const Row &row, Value i, int64_t lanes);
   void storeLanes(Value value, const Row &row, Value i, int64_t lanes);
-  /// Stores lanes past the caches; the place is aligned to `alignment` bytes.
-  void streamLanes(Value value, const Row &row, Value i, int64_t alignment);
+  /// Stores lanes past the caches. The place is aligned to the vector's size,
+  /// or to a cache line where that is less.
+  void streamLanes(Value value, const Row &row, Value i);
   /// Brings streamed lanes in order with what follows: they are in order with
   /// nothing until then.
   void orderStreams();

@@ -48,11 +48,6 @@ private:
   Value rows, bound, perExpert;
 };
 
-/// Bytes of rows from which copies go past the caches: they would not be there
-/// any more when they are read.
-constexpr int64_t kStreamBytes = int64_t{16} << 20;
-constexpr int64_t kCacheLine = 64;
-
 int64_t elementBytes(Value memref) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);
@@ -118,7 +113,7 @@ struct DispatchToLoops : OpRewritePattern<DispatchOp> {
         value = b.toReal(to.getElementType(),
                          b.mul(b.spread(weight, lanes), b.widen(value)));
       if (streams && lanes > 1)
-        b.streamLanes(value, to, i, kCacheLine);
+        b.streamLanes(value, to, i);
       else
         b.storeLanes(value, to, i, lanes);
     });

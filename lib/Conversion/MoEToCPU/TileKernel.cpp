@@ -16,8 +16,6 @@ using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-static constexpr int64_t kCacheLine = 64;
-
 TileFormat TileFormat::get(FloatType element, FloatType accumulator,
                            int64_t weights, int64_t width, bool pairs,
                            const CPUTileOptions &options) {

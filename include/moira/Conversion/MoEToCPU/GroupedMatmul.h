@@ -9,6 +9,8 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/PatternMatch.h"
 
+#include <algorithm>
+
 namespace mlir::moe {
 
 /// What tiles and blocks depend on. Nothing here names a processor.
@@ -35,7 +37,11 @@ struct CPUTileOptions {
   }
   /// Steps of a block where arithmetic is the limit, for panels of 256 bytes
   /// per step; the next block is prefetched meanwhile.
-  int64_t blockSteps() const { return cacheBytes / 8 / 256; }
+  /// A multiple of 64: blocks end where vectors, turns of the innermost loop
+  /// and panels do.
+  int64_t blockSteps() const {
+    return std::max<int64_t>(cacheBytes / 8 / 256 / 64, 1) * 64;
+  }
   /// Bytes of staged rows.
   int64_t stageBytes() const { return cacheBytes * 3 / 8; }
   /// Columns of a panel that is made for one work item: 256 bytes of sums.

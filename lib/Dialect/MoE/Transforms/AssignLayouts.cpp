@@ -130,7 +130,7 @@ struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
     PackFunctions functions(module);
     if (hiddenBlocks < 1) {
       module.emitError("expected at least one hidden block, got ")
-          << hiddenBlocks;
+          << hiddenBlocks.getValue();
       return signalPassFailure();
     }
     if (hiddenBlocks > 1)
