@@ -20,19 +20,12 @@ using namespace mlir::moe::detail;
 static constexpr int64_t kRowBlock = 192, kPanels = 4;
 
 namespace {
-struct ContractionToTiles : public OpRewritePattern<GroupedMatmulOp> {
-  ContractionToTiles(MLIRContext *context, const CPUTileOptions &options)
-      : OpRewritePattern(context, /*benefit=*/2), options(options) {}
-
+struct ContractionToTiles : TilePattern {
+  using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(GroupedMatmulOp op,
                                 PatternRewriter &rewriter) const override;
-
-private:
-  CPUTileOptions options;
 };
-} // namespace
 
-namespace {
 /// Rounds sums to the result.
 class ResultWriter {
 public:

@@ -9,6 +9,7 @@
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/PatternMatch.h"
+#include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
 namespace mlir::moe {
@@ -57,7 +58,14 @@ Value collapseRows(ImplicitLocOpBuilder &b, Value memref, bool padded);
 /// results are those of fused multiply-adds but for denormal numbers.
 void recordNumerics(GroupedMatmulOp op);
 
-struct CPUTileOptions;
+/// A pattern that makes tiles, of the given kind, of a grouped matmul. It goes
+/// before the one that makes plain loops of what is left.
+struct TilePattern : OpRewritePattern<GroupedMatmulOp> {
+  TilePattern(MLIRContext *context, const CPUTileOptions &options)
+      : OpRewritePattern(context, /*benefit=*/2), options(options) {}
+
+  CPUTileOptions options;
+};
 
 /// The patterns of `populateGroupedMatmulToCPUPatterns`: both directions of
 /// panels, the contraction over rows, and what is left.

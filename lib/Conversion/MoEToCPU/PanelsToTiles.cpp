@@ -12,15 +12,10 @@ using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
 namespace {
-struct PanelsToTiles : public OpRewritePattern<GroupedMatmulOp> {
-  PanelsToTiles(MLIRContext *context, const CPUTileOptions &options)
-      : OpRewritePattern(context, /*benefit=*/2), options(options) {}
-
+struct PanelsToTiles : TilePattern {
+  using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(GroupedMatmulOp op,
                                 PatternRewriter &rewriter) const override;
-
-private:
-  CPUTileOptions options;
 };
 } // namespace
 

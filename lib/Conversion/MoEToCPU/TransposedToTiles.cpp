@@ -15,15 +15,10 @@ using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
 namespace {
-struct TransposedToTiles : public OpRewritePattern<GroupedMatmulOp> {
-  TransposedToTiles(MLIRContext *context, const CPUTileOptions &options)
-      : OpRewritePattern(context, /*benefit=*/2), options(options) {}
-
+struct TransposedToTiles : TilePattern {
+  using TilePattern::TilePattern;
   LogicalResult matchAndRewrite(GroupedMatmulOp op,
                                 PatternRewriter &rewriter) const override;
-
-private:
-  CPUTileOptions options;
 };
 } // namespace
 
