@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define MOIRA_ABI_VERSION 1u
+#define MOIRA_ABI_VERSION 2u
 
 typedef struct moira_ctx moira_ctx;
 
@@ -80,6 +80,52 @@ typedef struct moira_plan {
   const int32_t *slot_table; /* [ranks, slots] -> expert*shards + shard, or -1;
                                 NULL: identity */
 } moira_plan;
+
+/* How the experts of a layer are spread over the ranks, and what a variant does
+ * about it: the constants of `#moe.placement`. Slot l of rank q holds the shard
+ * `unit % shards` of the expert `unit / shards`, where `unit` is
+ * plan.slot_table[q * slots + l], without a table q * slots + l (no unit from
+ * experts * shards on). docs/ranks.md. */
+typedef struct moira_placement {
+  int32_t experts; /* E */
+  int32_t shards;  /* s: ranks that share an expert; 1 where E >= ranks */
+  int32_t copies;  /* r: 0 or a divisor of shards */
+  int32_t slots;   /* weight slots of each rank */
+} moira_placement;
+
+/* One transfer of rows between the ranks that have tokens and the ranks that
+ * have experts. docs/ranks.md has the order of rows on both sides. */
+typedef struct moira_exchange {
+  int64_t layer;
+  moira_placement placement; /* copies >= 1 */
+  int32_t direction;         /* MOIRA_TO_EXPERTS, MOIRA_TO_TOKENS */
+  int32_t schedule;          /* MOIRA_SCHEDULE_EQUAL, MOIRA_SCHEDULE_GROUPS */
+  int64_t chunk, chunks;     /* which part of the rows, 0 <= chunk < chunks */
+  const int32_t *counts;     /* [ranks, experts]: rows of each rank for each */
+  void *home;                /* [copies, home_rows, row]: by expert; where
+                                direction is MOIRA_TO_EXPERTS there is one copy */
+  int64_t home_rows;         /* rows from one copy to the next */
+  void *away;                /* the rows of this chunk at this rank's experts */
+  int64_t row_bytes;         /* 0 or more */
+} moira_exchange;
+
+enum { MOIRA_TO_EXPERTS = 0, MOIRA_TO_TOKENS = 1 };
+enum { MOIRA_SCHEDULE_EQUAL = 0, MOIRA_SCHEDULE_GROUPS = 1 };
+
+/* One transfer of weights. With copies = 0 `whole` is
+ * [experts, parts, bytes], everything; else [slots, parts, bytes], for each of
+ * the rank's slots the shards of its group, where parts = shards / copies.
+ * Parts follow in the order of shards. With `replicated` each shard's holder
+ * has the same bytes; then parts = 1 and any of them is sent. */
+typedef struct moira_gather {
+  int64_t layer;
+  moira_placement placement;
+  int32_t parameter;  /* index of the parameter table, for counters */
+  int32_t replicated; /* 0 or 1 */
+  const void *local;  /* [slots, bytes] */
+  void *whole;
+  int64_t bytes; /* of one slot */
+} moira_gather;
 
 /* Parts of a step, for moira_api.mark. */
 enum {
@@ -141,6 +187,40 @@ typedef struct moira_api {
    * layer add up. */
   void (*loads)(moira_ctx *ctx, int64_t layer, int64_t experts,
                 const int32_t *counts, const int32_t *sizes);
+
+  /* The functions below need a communicator where ctx->ranks > 1 and work
+   * without one for one rank. All ranks call the same ones in the same order:
+   * they form one queue per rank. */
+
+  /* Chunks that the layer's exchanges are cut in, >= 1: the plan's degree for
+   * MOIRA_SCHEDULE_EQUAL, the number of groups for MOIRA_SCHEDULE_GROUPS. */
+  int64_t (*chunks)(moira_ctx *ctx, int64_t layer, int64_t schedule);
+
+  /* Gathers `bytes` of every rank into all[ranks, bytes], and waits. */
+  void (*all_gather)(moira_ctx *ctx, const void *mine, int64_t bytes,
+                     void *all);
+
+  /* Gathers the rows that every rank has for every expert into
+   * matrix[ranks, experts], with what the ranks must agree on (program, plan,
+   * shapes), and waits. Once per layer and step. On failure the matrix is
+   * zero. */
+  void (*gather_counts)(moira_ctx *ctx, int64_t layer, int64_t experts,
+                        const int32_t *counts, int32_t *matrix);
+
+  /* Fills groups[slots] with the rows that the exchange's chunk brings to each
+   * of this rank's slots, and returns their sum. Reads neither `home` nor
+   * `away`. 0 on failure. */
+  int64_t (*receive_sizes)(moira_ctx *ctx, const moira_exchange *exchange,
+                           int32_t *groups);
+
+  /* Queue a transfer and return its ticket, 0 or more. The structure is copied;
+   * the memory it names stays as it is until `wait`. -1 on failure. */
+  int64_t (*exchange)(moira_ctx *ctx, const moira_exchange *exchange);
+  int64_t (*gather_weights)(moira_ctx *ctx, const moira_gather *gather);
+
+  /* Returns when the transfer of this ticket has ended. Tickets end in order.
+   * Waiting twice is legal, and so is a ticket of -1. */
+  void (*wait)(moira_ctx *ctx, int64_t ticket);
 } moira_api;
 
 /* The context: first argument of every generated function. Generated code
@@ -204,7 +284,36 @@ MOIRA_ABI_ASSERT(offsetof(moira_plan, degree) == 4);
 MOIRA_ABI_ASSERT(offsetof(moira_plan, exchange) == 8);
 MOIRA_ABI_ASSERT(offsetof(moira_plan, slots) == 12);
 MOIRA_ABI_ASSERT(offsetof(moira_plan, slot_table) == 16);
-MOIRA_ABI_ASSERT(sizeof(moira_api) == 72);
+MOIRA_ABI_ASSERT(sizeof(moira_placement) == 16);
+MOIRA_ABI_ASSERT(offsetof(moira_placement, shards) == 4);
+MOIRA_ABI_ASSERT(offsetof(moira_placement, copies) == 8);
+MOIRA_ABI_ASSERT(offsetof(moira_placement, slots) == 12);
+MOIRA_ABI_ASSERT(sizeof(moira_exchange) == 88);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, placement) == 8);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, direction) == 24);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, schedule) == 28);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, chunk) == 32);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, chunks) == 40);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, counts) == 48);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, home) == 56);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, home_rows) == 64);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, away) == 72);
+MOIRA_ABI_ASSERT(offsetof(moira_exchange, row_bytes) == 80);
+MOIRA_ABI_ASSERT(sizeof(moira_gather) == 56);
+MOIRA_ABI_ASSERT(offsetof(moira_gather, placement) == 8);
+MOIRA_ABI_ASSERT(offsetof(moira_gather, parameter) == 24);
+MOIRA_ABI_ASSERT(offsetof(moira_gather, replicated) == 28);
+MOIRA_ABI_ASSERT(offsetof(moira_gather, local) == 32);
+MOIRA_ABI_ASSERT(offsetof(moira_gather, whole) == 40);
+MOIRA_ABI_ASSERT(offsetof(moira_gather, bytes) == 48);
+MOIRA_ABI_ASSERT(sizeof(moira_api) == 128);
+MOIRA_ABI_ASSERT(offsetof(moira_api, chunks) == 72);
+MOIRA_ABI_ASSERT(offsetof(moira_api, all_gather) == 80);
+MOIRA_ABI_ASSERT(offsetof(moira_api, gather_counts) == 88);
+MOIRA_ABI_ASSERT(offsetof(moira_api, receive_sizes) == 96);
+MOIRA_ABI_ASSERT(offsetof(moira_api, exchange) == 104);
+MOIRA_ABI_ASSERT(offsetof(moira_api, gather_weights) == 112);
+MOIRA_ABI_ASSERT(offsetof(moira_api, wait) == 120);
 MOIRA_ABI_ASSERT(offsetof(moira_api, alloc) == 8);
 MOIRA_ABI_ASSERT(offsetof(moira_api, mark) == 16);
 MOIRA_ABI_ASSERT(offsetof(moira_api, release) == 24);
