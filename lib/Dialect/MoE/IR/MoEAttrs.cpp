@@ -158,6 +158,40 @@ LogicalResult HiddenAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult
+PlacementAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                      int64_t ranks, int64_t experts, int64_t shards,
+                      int64_t copies, int64_t slots) {
+  // placement_c1
+  if (ranks < 1 || experts < 1 || shards < 1 || slots < 1)
+    return emitError() << "expected at least one rank, expert, shard and slot, "
+                          "got "
+                       << ranks << ", " << experts << ", " << shards << " and "
+                       << slots;
+  // placement_c2
+  if (copies < 0 || (copies > 0 && shards % copies != 0))
+    return emitError() << "expected copies of 0 or a divisor of " << shards
+                       << " shards, got " << copies;
+  // placement_c3
+  if (ranks * slots < experts * shards)
+    return emitError() << "expected slots for " << experts * shards
+                       << " shards of experts, got " << ranks << " * " << slots;
+  return success();
+}
+
+LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                int64_t experts, int64_t shards,
+                                std::optional<int64_t> dim, int64_t parts,
+                                bool) {
+  // shard_c1
+  if (experts < 1 || shards < 1 || parts < 1 || dim.value_or(0) < 0)
+    return emitError() << "expected at least one expert, shard and part and a "
+                          "dim of 0 or more, got "
+                       << experts << ", " << shards << ", " << parts << " and "
+                       << dim.value_or(0);
+  return success();
+}
+
 LogicalResult RouterAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  Score score, bool afterTopK, int64_t groups,
                                  int64_t keep, GroupScore, Normalize,

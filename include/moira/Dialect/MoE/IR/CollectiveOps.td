@@ -7,7 +7,6 @@
 include "moira/Dialect/MoE/IR/MoEOpBase.td"
 
 def MoE_Matrix : MoE_ShapedOf<[I32], [2]>;
-def MoE_ExchangedRows : MoE_ShapedOf<[F16, BF16, F32, F64], [2, 3]>;
 
 def MoE_RankOp : MoE_Op<"rank", [Pure]> {
   let summary = "the number of this rank";
@@ -22,8 +21,7 @@ def MoE_RankOp : MoE_Op<"rank", [Pure]> {
   let assemblyFormat = "attr-dict";
 }
 
-def MoE_ChunksOp : MoE_Op<"chunks", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+def MoE_ChunksOp : MoE_Op<"chunks", [Pure]> {
   let summary = "how many parts the plan cuts exchanges in";
   let description = [{
     At least 1: the plan's degree (`equal`), or the number of groups of ranks
@@ -142,8 +140,8 @@ def MoE_ExchangeOp : MoE_ComputeOp<"exchange", [
     no result. Sources: Flex/Tutel 3.1 and 3.4, FasterMoE 4.2.
 
     **Constraints**
-    * exchange_c1: `rows` is `[R, D]`, or `[copies, R, D]` never; the result is
-      `[R, D]`, or `[copies, R, D]` for `to_tokens` and copies > 1, of rows' type.
+    * exchange_c1: `rows` is `[R, D]`; the result is `[bound, D]`, or
+      `[copies, bound, D]` for `to_tokens` and copies > 1, of rows' element type.
     * exchange_c2: the matrix is `[W, E]` as the placement says, and the placement
       has copies.
     * exchange_c3: `chunk` and `chunks` come together; `init` goes with `to_tokens`
@@ -156,7 +154,7 @@ def MoE_ExchangeOp : MoE_ComputeOp<"exchange", [
     ```
   }];
   let arguments = (ins
-    MoE_ExchangedRows:$rows, MoE_Matrix:$matrix, Index:$bound,
+    MoE_FlatRows:$rows, MoE_Matrix:$matrix, Index:$bound,
     Optional<Index>:$chunk, Optional<Index>:$chunks,
     Optional<AnyRankedTensor>:$init,
     Variadic<AnyNon0RankedMemRef>:$outs,
@@ -238,6 +236,7 @@ def MoE_StartExchangeOp : MoE_Op<"start_exchange", [
     MoE_ScheduleAttr:$schedule,
     OptionalAttr<I64Attr>:$layer);
   let results = (outs Index:$ticket);
+  let hasVerifier = 1;
   let assemblyFormat = [{
     `` $direction $home `,` $away `,` $matrix `chunk` `(` $chunk `of` $chunks `)`
     `at` $placement `` $schedule attr-dict

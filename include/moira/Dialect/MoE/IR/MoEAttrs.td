@@ -61,6 +61,14 @@ def MoE_HiddenDim : MoE_Enum<"HiddenDim", "dimension of a product", [
   I32EnumAttrCase<"N", 0, "n">,
   I32EnumAttrCase<"K", 1, "k">]>;
 
+def MoE_Schedule : MoE_Enum<"Schedule", "how an exchange is cut in parts", [
+  I32EnumAttrCase<"Equal", 0, "equal">,
+  I32EnumAttrCase<"Groups", 1, "groups">]>;
+
+def MoE_Direction : MoE_Enum<"Direction", "where an exchange brings rows", [
+  I32EnumAttrCase<"ToExperts", 0, "to_experts">,
+  I32EnumAttrCase<"ToTokens", 1, "to_tokens">]>;
+
 // The fusions that can be switched off, by the names that options take.
 def MoE_Fusions : I32BitEnumAttr<"Fusions", "work that kernels take over", [
   I32BitEnumCaseBit<"Gather", 0, "gather">,
@@ -81,6 +89,8 @@ def MoE_CapacityRuleAttr : MoE_EnumAttr<MoE_CapacityRule, "capacity_rule">;
 def MoE_DistributionAttr : MoE_EnumAttr<MoE_Distribution, "distribution">;
 def MoE_WeightLayoutAttr : MoE_EnumAttr<MoE_WeightLayout, "weight_layout">;
 def MoE_RowClassAttr : MoE_EnumAttr<MoE_RowClass, "row_class">;
+def MoE_ScheduleAttr : MoE_EnumAttr<MoE_Schedule, "schedule">;
+def MoE_DirectionAttr : MoE_EnumAttr<MoE_Direction, "direction">;
 
 //===----------------------------------------------------------------------===//
 // Attributes
@@ -147,6 +157,61 @@ def MoE_HiddenAttr : MoE_Attr<"Hidden", "hidden"> {
   let parameters = (ins "int64_t":$blocks,
                         EnumParameter<MoE_HiddenDim>:$dim);
   let assemblyFormat = "`<` $blocks `of` $dim `>`";
+  let genVerifyDecl = 1;
+}
+
+def MoE_PlacementAttr : MoE_Attr<"Placement", "placement"> {
+  let summary = "how the experts of a layer are spread over the ranks";
+  let description = [{
+    `#moe.placement<ranks = W, experts = E, shards = s, copies = r, slots = n>`:
+    each expert is cut in s shards, rows travel r times (0: rows stay and weights
+    are gathered), each rank has n slots for shards. What stands where is the
+    plan's slot table. `shards` and `copies` default to 1. docs/ranks.md.
+
+    Example: `#moe.placement<ranks = 8, experts = 2, shards = 4, copies = 2,
+    slots = 1>`.
+
+    **Constraints**
+    * placement_c1: ranks, experts, shards and slots are at least 1.
+    * placement_c2: `copies` is 0 or divides `shards`.
+    * placement_c3: the slots of all ranks hold experts * shards units.
+  }];
+  let parameters = (ins
+    "int64_t":$ranks, "int64_t":$experts,
+    DefaultValuedParameter<"int64_t", "1">:$shards,
+    DefaultValuedParameter<"int64_t", "1">:$copies,
+    "int64_t":$slots);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Shards that compute together on one copy of the rows; all for r = 0.
+    int64_t getPartsPerGroup() const {
+      return getCopies() == 0 ? getShards() : getShards() / getCopies();
+    }
+  }];
+}
+
+def MoE_ShardAttr : MoE_Attr<"Shard", "shard"> {
+  let summary = "what a rank holds of a parameter of experts";
+  let description = [{
+    `#moe.shard<experts = E, shards = s, dim = d>` on an argument of a sharded
+    program, as `moe.shard`, beside its `moe.param`: the program's own parameter
+    is `[E, ...]`, the argument `[slots, ...]`. Dim d, counted without the experts',
+    is cut in s equal shards; without `dim` each slot has the whole expert. With
+    `parts = 2` the dim holds two things of the same length, one after the other
+    (or element by element, `interleaved`), which are cut alike: a gate and an up
+    projection in one tensor.
+
+    **Constraints**
+    * shard_c1: experts, shards and parts are at least 1; `dim` is at least 0.
+  }];
+  let parameters = (ins
+    "int64_t":$experts,
+    DefaultValuedParameter<"int64_t", "1">:$shards,
+    OptionalParameter<"std::optional<int64_t>">:$dim,
+    DefaultValuedParameter<"int64_t", "1">:$parts,
+    DefaultValuedParameter<"bool", "false">:$interleaved);
+  let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
 

@@ -37,6 +37,10 @@ namespace mlir::moe {
 /// Name of the argument attribute that marks a parameter (`moe.param`).
 inline constexpr llvm::StringLiteral kParamAttrName = "moe.param";
 
+/// Name of the argument attribute that says what a rank holds of a parameter of
+/// experts (ShardAttr).
+inline constexpr llvm::StringLiteral kShardAttrName = "moe.shard";
+
 /// Name of the argument attribute that says how a parameter is packed, a
 /// dictionary of `logical` (the argument's type in the program), `slices` (how
 /// many tensors of the checkpoint it is made of), `source` (the type of one of
