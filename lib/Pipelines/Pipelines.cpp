@@ -3,6 +3,7 @@
 
 #include "moira/Pipelines/Pipelines.h"
 
+#include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/Transforms/Fusions.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
@@ -59,6 +60,15 @@ static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
+/// What tiles and panels depend on.
+static moe::CPUTileOptions getTileOptions(const PipelineOptions &options) {
+  moe::CPUTileOptions tiles;
+  tiles.vectorBits = options.vectorBits;
+  tiles.vectorRegisters = options.vectorBits >= 512 ? 32 : 16;
+  tiles.dotBF16 = options.dotBF16 && !options.oracle;
+  return tiles;
+}
+
 /// Variants, experts as grouped matmuls, packed parameters; or the oracle.
 static void buildKernels(OpPassManager &manager,
                          const PipelineOptions &options) {
@@ -83,6 +93,9 @@ static void buildKernels(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass(kernels));
   addCleanup(manager);
   moe::AssignLayoutsPassOptions layouts;
+  moe::CPUTileOptions tiles = getTileOptions(options);
+  layouts.panelWidth = tiles.tileColumns();
+  layouts.lanes = tiles.lanes();
   layouts.pairs = options.dotBF16;
   layouts.hiddenBlocks = options.hiddenBlocks;
   manager.addPass(moe::createAssignLayoutsPass(layouts));
@@ -119,9 +132,10 @@ static void buildTarget(OpPassManager &manager,
   // 1. Loops.
   manager.addNestedPass<func::FuncOp>(moe::createMarkPartsPass());
   moe::ConvertMoEToCPUPassOptions cpu;
-  cpu.vectorBits = options.vectorBits;
-  cpu.dotBF16 = options.dotBF16 && !options.oracle;
-  cpu.vectorRegisters = options.vectorBits >= 512 ? 32 : 16;
+  moe::CPUTileOptions tiles = getTileOptions(options);
+  cpu.vectorBits = tiles.vectorBits;
+  cpu.dotBF16 = tiles.dotBF16;
+  cpu.vectorRegisters = tiles.vectorRegisters;
   manager.addPass(moe::createConvertMoEToCPUPass(cpu));
   manager.addPass(moe::createLowerCopiesPass());
   manager.addNestedPass<func::FuncOp>(createConvertLinalgToParallelLoopsPass());

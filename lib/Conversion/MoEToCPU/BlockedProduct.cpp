@@ -12,9 +12,13 @@ using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-/// Steps of a block where memory is the limit: short, so that memory is asked
-/// at an even rate.
-static constexpr int64_t kStreamSteps = 64;
+/// Bytes of a block where memory is the limit: few, so that memory is asked at
+/// an even rate.
+static constexpr int64_t kStreamBlockBytes = int64_t{16} << 10;
+
+/// Blocks have a multiple of so many steps, and end where vectors, turns of the
+/// innermost loop and panels do.
+static constexpr int64_t kStepMultiple = 64;
 
 /// Elements between staged rows beyond their own: rows that are a multiple of
 /// 4 KiB apart would share the sets of the first cache.
@@ -34,15 +38,19 @@ BlockedProduct::BlockedProduct(const TileFormat &format,
     : format(format), options(options), steps(steps), rowBlock(rowBlock),
       panelRange(panelRange), chains(chains) {}
 
-/// At least a block of a full row block, else what the cache has for it: fewer
-/// rows then have longer parts.
+int64_t BlockedProduct::stepsOf(int64_t bytes) const {
+  int64_t steps = bytes / (format.weights * format.stepBytes());
+  return std::max<int64_t>(steps / kStepMultiple, 1) * kStepMultiple;
+}
+
+/// What the cache has for it: fewer rows have longer parts.
 int64_t BlockedProduct::stageElements() const {
-  int64_t least = rowBlock * (options.blockSteps() + kStagePadding);
   int64_t bytes = format.accumulator.getIntOrFloatBitWidth() / 8;
-  int64_t most = std::max(least, options.stageBytes() / bytes);
-  if (ShapedType::isDynamic(steps))
-    return most;
-  return std::min(most, rowBlock * (steps + kStagePadding));
+  int64_t most =
+      std::max(options.stageBytes() / bytes, rowBlock * kStepMultiple);
+  if (!ShapedType::isDynamic(steps))
+    most = std::min(most, rowBlock * steps);
+  return most + rowBlock * kStagePadding;
 }
 
 /// From the worker's arena, which gets it back at the end of the item: it is
@@ -52,13 +60,12 @@ static Value emitMemory(LoopBuilder &b, Type element, int64_t size) {
 }
 
 Value BlockedProduct::emitPanelScratch(LoopBuilder &b) {
-  return emitMemory(b, format.element,
-                    options.blockSteps() * format.stepElements());
+  return emitMemory(b, format.element, blockSteps() * format.stepElements());
 }
 
 void BlockedProduct::emitScratch(LoopBuilder &b) {
   stage = emitMemory(b, format.stageElement(), stageElements());
-  bool isWhole = !(makesPanels && steps > options.blockSteps()) &&
+  bool isWhole = !(makesPanels && steps > blockSteps()) &&
                  !ShapedType::isDynamic(steps) &&
                  rowBlock * (steps + kStagePadding) <= stageElements();
   int64_t panelSums = rowBlock * format.rowSums();
@@ -81,14 +88,18 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   Value one = b.index(1);
   Value tiles = b.make<arith::CeilDivUIOp>(item.rows, b.index(format.rows));
   Value all = b.maximum(item.steps, one);
-  block = b.select(b.compare(arith::CmpIPredicate::ule, item.rows,
-                             b.index(options.streamRows)),
-                   b.index(kStreamSteps), b.index(options.blockSteps()));
   Value room =
       b.sub(b.div(b.index(stageElements()), item.rows), b.index(kStagePadding));
   if (makesPanels)
-    room = b.minimum(room, b.index(options.blockSteps()));
+    room = b.minimum(room, b.index(blockSteps()));
   Value isWhole = b.compare(arith::CmpIPredicate::ule, all, room);
+  block = b.select(b.compare(arith::CmpIPredicate::ule, item.rows,
+                             b.index(options.streamRows)),
+                   b.index(stepsOf(kStreamBlockBytes)), b.index(blockSteps()));
+  // Many rows have room for less than a block.
+  Value multiple = b.index(kStepMultiple);
+  Value most = b.maximum(b.mul(b.div(room, multiple), multiple), multiple);
+  block = b.minimum(block, most);
   part = b.select(isWhole, all, b.mul(b.div(room, block), block));
   isSingle = b.compare(arith::CmpIPredicate::eq, tiles, one);
   block = b.select(isSingle, part, b.minimum(block, part));

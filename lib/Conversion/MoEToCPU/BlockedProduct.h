@@ -36,7 +36,7 @@ public:
                  int64_t steps, int64_t rowBlock, int64_t panelRange,
                  int64_t chains = 1);
 
-  /// Whether `findPanel` makes a copy, of at most `blockSteps()` steps.
+  /// Whether `findPanel` makes a copy, of at most a block.
   bool makesPanels = false;
 
   /// Writes the item's rows of a part of the contraction to the stage.
@@ -76,6 +76,9 @@ private:
   void choosePrefetch(LoopBuilder &b, const Item &item, TileCall &call,
                       Value panel, StepRange part, Value done);
   int64_t stageElements() const;
+  /// Steps of a block of so many bytes of all panels.
+  int64_t stepsOf(int64_t bytes) const;
+  int64_t blockSteps() const { return stepsOf(options.blockBytes()); }
 
   TileFormat format;
   CPUTileOptions options;

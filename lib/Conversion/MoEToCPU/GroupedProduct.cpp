@@ -19,9 +19,10 @@ using namespace mlir::moe::detail;
 static constexpr int64_t kDecodeRowBlock = 24;
 static constexpr int64_t kPrefillRowBlock = 192;
 
-/// Panels of a work item: staged rows serve all of them. Fewer when there would
-/// not be this many items for each further worker to balance.
-static constexpr int64_t kMostPanels = 8;
+/// Columns, over all weights, of a work item: staged rows serve all of them.
+/// Fewer when there would not be this many items for each further worker to
+/// balance.
+static constexpr int64_t kMostColumns = 512;
 static constexpr int64_t kItemsPerWorker = 16;
 
 /// Nanoseconds that a core needs for a multiply-add step of one vector.
@@ -61,9 +62,11 @@ GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
       blockPanels(llvm::divideCeil(op.getN() / columnBlocks, format.width)),
       panels(columnBlocks * blockPanels),
       rowBlock(isDecode(op) ? kDecodeRowBlock : kPrefillRowBlock),
-      mostPanels(std::min(kMostPanels, panels)), ib(op.getLoc(), rewriter),
-      flat(flattenOperands(ib, op)), groups(emitGroups(ib, op)),
-      rowBlocks(emitRowBlocks(ib, op, rowBlock)), b(rewriter, op.getLoc()),
+      mostPanels(
+          std::clamp<int64_t>(kMostColumns / format.rowSums(), 1, panels)),
+      ib(op.getLoc(), rewriter), flat(flattenOperands(ib, op)),
+      groups(emitGroups(ib, op)), rowBlocks(emitRowBlocks(ib, op, rowBlock)),
+      b(rewriter, op.getLoc()),
       blocks(format, options, steps, rowBlock, mostPanels, chains) {
   if (format.pairs)
     recordNumerics(op);

@@ -247,44 +247,41 @@ void KernelBuilder::emit() {
   Value longer = b.sub(call.rows, b.mul(base, tiles));
   // The prefetches are spread evenly over all turns of all tiles.
   Value turns = b.maximum(b.div(call.steps, b.index(TileFormat::kUnroll)), one);
-  Value all =
-      b.mul(b.mul(tiles, turns), b.index(format.width / format.columns()));
+  int64_t columns = format.width / format.columns();
+  Value all = b.mul(b.mul(tiles, turns), b.index(columns));
   Value fixed = b.make<arith::ShLIOp>(call.aheadChunks, b.index(16));
   rate = b.make<arith::CeilDivUIOp>(fixed, all);
   Value perTile = b.mul(turns, rate);
 
-  auto emitColumns = [&](Value column, Value done) {
-    b.loop(zero, tiles, [&](Value t) {
-      Value extra = b.compare(arith::CmpIPredicate::ult, t, longer);
-      Value rows = b.add(
-          base, b.make<arith::IndexCastUIOp>(b.builder.getIndexType(), extra));
-      Value first = b.add(b.mul(t, base), b.minimum(t, longer));
-      Value prefetched = b.mul(b.add(done, t), perTile);
-      SmallVector<int64_t> cases =
-          llvm::to_vector(llvm::seq<int64_t>(1, format.rows));
-      auto choice = scf::IndexSwitchOp::create(b.builder, b.loc, TypeRange{},
-                                               rows, cases, cases.size());
-      auto fill = [&](Region &region, int64_t count) {
-        OpBuilder::InsertionGuard guard(b.builder);
-        b.builder.createBlock(&region);
-        emitTile(count, first, column, prefetched);
-        scf::YieldOp::create(b.builder, b.loc);
-      };
-      for (auto [region, count] :
-           llvm::zip_equal(choice.getCaseRegions(), cases))
-        fill(region, count);
-      fill(choice.getDefaultRegion(), format.rows);
+  // The columns of a tile's rows one after the other: their stage stays near.
+  auto emitTiles = [&](int64_t count, Value first, Value before) {
+    if (columns == 1)
+      return emitTile(count, first, zero, before);
+    b.loop(columns, [&](Value i) {
+      emitTile(count, first, b.mul(i, b.index(format.columns())),
+               b.add(before, b.mul(i, perTile)));
     });
   };
-  if (format.width == format.columns())
-    return emitColumns(zero, zero);
-  b.loop(
-      zero, b.index(format.width),
-      [&](Value column) {
-        Value number = b.div(column, b.index(format.columns()));
-        emitColumns(column, b.mul(number, tiles));
-      },
-      format.columns());
+  b.loop(zero, tiles, [&](Value t) {
+    Value extra = b.compare(arith::CmpIPredicate::ult, t, longer);
+    Value rows = b.add(
+        base, b.make<arith::IndexCastUIOp>(b.builder.getIndexType(), extra));
+    Value first = b.add(b.mul(t, base), b.minimum(t, longer));
+    Value before = b.mul(t, b.mul(perTile, b.index(columns)));
+    SmallVector<int64_t> cases =
+        llvm::to_vector(llvm::seq<int64_t>(1, format.rows));
+    auto choice = scf::IndexSwitchOp::create(b.builder, b.loc, TypeRange{},
+                                             rows, cases, cases.size());
+    auto fill = [&](Region &region, int64_t count) {
+      OpBuilder::InsertionGuard guard(b.builder);
+      b.builder.createBlock(&region);
+      emitTiles(count, first, before);
+      scf::YieldOp::create(b.builder, b.loc);
+    };
+    for (auto [region, count] : llvm::zip_equal(choice.getCaseRegions(), cases))
+      fill(region, count);
+    fill(choice.getDefaultRegion(), format.rows);
+  });
 }
 
 static std::string kernelName(const TileFormat &format) {

@@ -1,5 +1,6 @@
 // RUN: moira-opt %s --moe-assign-layouts --split-input-file | FileCheck %s
 // RUN: moira-opt %s --moe-assign-layouts=panel-width=32 --split-input-file | FileCheck %s --check-prefix=NARROW
+// RUN: moira-opt %s --moe-assign-layouts='panel-width=16 lanes=8' --split-input-file | FileCheck %s --check-prefix=LANES
 // RUN: moira-opt %s --moe-assign-layouts=pairs --split-input-file | FileCheck %s --check-prefix=PAIRS
 // RUN: moira-opt %s --moe-assign-layouts=hidden-blocks=3 --split-input-file | FileCheck %s --check-prefix=BLOCKS
 
@@ -16,6 +17,8 @@
 // CHECK-NEXT: return %[[C]]
 // NARROW-LABEL: func @gated(
 // NARROW-SAME: tensor<4x7x8x16xbf16>
+// LANES-LABEL: func @gated(
+// LANES-SAME: tensor<4x13x8x8xbf16>
 func.func @gated(%x: tensor<?x8xbf16>, %s: tensor<4xi32>,
     %g: tensor<4x100x8xbf16> {moe.param = #moe.param<"experts.{}.gate">},
     %u: tensor<4x100x8xbf16> {moe.param = #moe.param<"experts.{}.up">}) -> tensor<?x100xbf16> {

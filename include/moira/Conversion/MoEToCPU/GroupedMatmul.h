@@ -35,13 +35,12 @@ struct CPUTileOptions {
   int64_t getVectorsPerRow() const {
     return vectorsPerRow ? vectorsPerRow : vectorRegisters >= 32 ? 4 : 2;
   }
-  /// Steps of a block where arithmetic is the limit, for panels of 256 bytes
-  /// per step; the next block is prefetched meanwhile.
-  /// A multiple of 64: blocks end where vectors, turns of the innermost loop
-  /// and panels do.
-  int64_t blockSteps() const {
-    return std::max<int64_t>(cacheBytes / 8 / 256 / 64, 1) * 64;
-  }
+  /// Columns of f32 in a vector, and in a row of a tile.
+  int64_t lanes() const { return vectorBits / 32; }
+  int64_t tileColumns() const { return lanes() * getVectorsPerRow(); }
+  /// Bytes of a block of panels where arithmetic is the limit; the next block
+  /// is prefetched meanwhile.
+  int64_t blockBytes() const { return cacheBytes / 8; }
   /// Bytes of staged rows.
   int64_t stageBytes() const { return cacheBytes * 3 / 8; }
   /// Columns of a panel that is made for one work item: 256 bytes of sums.

@@ -133,8 +133,8 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
   let description = [{
     Weights of `moe.grouped_matmul` in `nk` or `kn` become `panels`. The width of a
     panel is `panel-width` divided by the number of weights of the op (half of it
-    for f64), at least 16 columns (8 for f64), and no more than the next power of
-    two of N.
+    for f64), at least a vector of `lanes` columns (half of it for f64), and no more
+    than the next power of two of N.
 
     With `hidden-blocks` the hidden dimension of two products of which the second
     reads the first's result is cut in so many blocks where it is a multiple (see
@@ -179,6 +179,8 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
   let options = [
     Option<"panelWidth", "panel-width", "int64_t", "64",
            "columns of a panel, over all weights of a kernel">,
+    Option<"lanes", "lanes", "int64_t", "16",
+           "columns of a vector of f32">,
     Option<"pairs", "pairs", "bool", "false",
            "pack bf16 in pairs of steps, for a target with a dot product">,
     Option<"hiddenBlocks", "hidden-blocks", "int64_t", "1",
