@@ -311,6 +311,8 @@ Status Session::bindRandom(uint64_t seed) {
   return impl->parameters.bindRandom(seed);
 }
 
+int64_t Session::readBytes() const { return impl->parameters.readBytes(); }
+
 std::vector<std::string> Session::unbound() const {
   std::lock_guard<std::mutex> lock(impl->mutex);
   std::vector<std::string> names;

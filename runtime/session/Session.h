@@ -73,6 +73,8 @@ public:
   /// integers with zeros. A value depends on the seed, the parameter's name
   /// and its place in the file's tensor, on nothing else.
   Status bindRandom(uint64_t seed);
+  /// Bytes of sources and tensors that binding has read so far.
+  int64_t readBytes() const;
   /// Names of parameters that are not (wholly) bound, in table order.
   std::vector<std::string> unbound() const;
 

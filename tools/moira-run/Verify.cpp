@@ -122,7 +122,7 @@ Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs) {
   auto session = Session::create(*compiled, sessionOptions);
   if (!session.ok())
     return toError(session.status());
-  if (llvm::Error error = bindWeights(**session, options))
+  if (llvm::Error error = toError(bindWeights(**session, options)))
     return error;
   progress.finish();
   std::vector<ResultTensor> results;
