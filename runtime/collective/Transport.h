@@ -40,6 +40,10 @@ struct Failure {
 
 /// One rank's end of the connections among `ranks()` ranks. One thread at a
 /// time uses it, except for `abort` and `failure`.
+///
+/// After a failure of any rank `test` and `post` fail within a bounded time,
+/// and once one of them has, no message of this rank reads or writes memory
+/// any more: the caller may free it.
 class Transport {
 public:
   virtual ~Transport() = default;
@@ -53,16 +57,23 @@ public:
   virtual Status post(const Batch &batch) = 0;
   /// Whether the batch has completed. Makes progress; returns soon.
   virtual Result<bool> test() = 0;
-  /// Sleeps until a batch may have moved on, a millisecond at most.
+  /// Sleeps until the batch may have moved on. Returns early at will, and
+  /// after 100 milliseconds at most, so that the caller can look at clocks and
+  /// flags.
   virtual void idle() = 0;
+  /// A rank that the batch waits for; -1 where that is not known. For messages.
+  virtual int awaited() { return -1; }
 
   /// Tells all ranks that this one gives up. Any thread; the first call counts.
   virtual void abort(const Failure &failure) = 0;
   /// A failure that some rank has told. Any thread.
   virtual std::optional<Failure> failure() = 0;
 
-  /// Forgets a failure once all ranks have left the step that failed, where
-  /// that is possible (threads of one process); false where it is not.
+  /// Whether a failure can be forgotten (threads of one process).
+  virtual bool recoverable() const { return false; }
+  /// Says that this rank has left the step that failed, and returns whether
+  /// all ranks have: then the failure is forgotten. Returns at once; called
+  /// again, with `idle` in between, until it is true.
   virtual bool recover() { return false; }
 };
 
