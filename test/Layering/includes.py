@@ -52,6 +52,9 @@ RUNTIME_ROOMS = {
     "collective": ["base/", "bootstrap/", "collective/", "statistics/",
                    "moira/abi.h", "moira/runtime.h"],
     "cost": ["base/", "cost/", "statistics/"],
+    "collective": ["base/", "collective/", "cost/", "statistics/",
+                   "moira/abi.h"],
+    "bootstrap": ["base/", "bootstrap/", "moira/abi.h"],
 }
 # What the IR of a dialect may not know of.
 IR_FORBIDDEN = ("mlir/Pass/", "mlir/Transforms/", "mlir/Conversion/")
