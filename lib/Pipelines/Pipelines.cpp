@@ -7,6 +7,7 @@
 #include "moira/Dialect/MoE/Transforms/Fusions.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Passes.h"
+#include "moira/Schedule/Passes.h"
 #include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -26,7 +27,6 @@
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace moira;
@@ -35,6 +35,10 @@ llvm::StringRef moira::stringifyPhase(Phase phase) {
   switch (phase) {
   case Phase::Input:
     return "input";
+  case Phase::Sharded:
+    return "sharded";
+  case Phase::Scheduled:
+    return "scheduled";
   case Phase::Kernels:
     return "kernels";
   case Phase::Bufferized:
@@ -46,12 +50,10 @@ llvm::StringRef moira::stringifyPhase(Phase phase) {
 }
 
 std::optional<Phase> moira::symbolizePhase(llvm::StringRef name) {
-  return llvm::StringSwitch<std::optional<Phase>>(name)
-      .Case("input", Phase::Input)
-      .Case("kernels", Phase::Kernels)
-      .Case("bufferized", Phase::Bufferized)
-      .Case("target", Phase::Target)
-      .Default(std::nullopt);
+  for (Phase phase : kPhases)
+    if (name == stringifyPhase(phase))
+      return phase;
+  return std::nullopt;
 }
 
 static void addCleanup(OpPassManager &manager) {
@@ -59,12 +61,42 @@ static void addCleanup(OpPassManager &manager) {
   manager.addPass(createCSEPass());
 }
 
-/// Variants, experts as grouped matmuls, packed parameters; or the oracle.
-static void buildKernels(OpPassManager &manager,
-                         const PipelineOptions &options) {
+/// Whether the program is made for several ranks.
+static bool isSharded(const PipelineOptions &options) {
+  return options.ranks > 1 && !options.oracle;
+}
+
+static void addNumbers(OpPassManager &manager) {
   manager.addPass(createInlinerPass());
   addCleanup(manager);
   manager.addNestedPass<func::FuncOp>(moe::createNumberLayersPass());
+}
+
+/// One rank's program. A program that has collectives already stays as it is.
+static void buildSharded(OpPassManager &manager,
+                         const PipelineOptions &options) {
+  if (!isSharded(options))
+    return;
+  addNumbers(manager);
+  // Here moe-shard makes the program of one rank, from options.ranks, copies
+  // and spareSlots.
+}
+
+/// Exchange, experts and exchange back in chunks.
+static void buildScheduled(OpPassManager &manager,
+                           const PipelineOptions &options) {
+  if (!isSharded(options))
+    return;
+  moe::SchedulePassOptions schedule;
+  schedule.kind = moe::stringifySchedule(options.schedule).str();
+  manager.addNestedPass<func::FuncOp>(moe::createSchedulePass(schedule));
+  addCleanup(manager);
+}
+
+/// Variants, experts as grouped matmuls, packed parameters; or the oracle.
+static void buildKernels(OpPassManager &manager,
+                         const PipelineOptions &options) {
+  addNumbers(manager);
   if (options.exposeRouting || options.replayRouting) {
     moe::ExposeRoutingPassOptions expose;
     expose.function = options.entry;
@@ -111,6 +143,9 @@ static void buildBufferized(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(
       bufferization::createBufferLoopHoistingPass());
   manager.addNestedPass<func::FuncOp>(moe::createBoundCapacityPass());
+  // Programs that are sharded by hand have collectives whatever the options.
+  manager.addNestedPass<func::FuncOp>(moe::createMakeAsynchronousPass());
+  manager.addNestedPass<func::FuncOp>(moe::createCheckSchedulePass());
 }
 
 /// Loops, the runtime's contract, the LLVM dialect.
@@ -172,6 +207,12 @@ void moira::buildPhase(OpPassManager &manager, Phase phase,
   switch (phase) {
   case Phase::Input:
     return;
+  case Phase::Sharded:
+    buildSharded(manager, options);
+    break;
+  case Phase::Scheduled:
+    buildScheduled(manager, options);
+    break;
   case Phase::Kernels:
     buildKernels(manager, options);
     break;
@@ -189,7 +230,7 @@ void moira::buildPhase(OpPassManager &manager, Phase phase,
 
 void moira::buildPipeline(OpPassManager &manager, Phase last,
                           const PipelineOptions &options) {
-  for (Phase phase : {Phase::Kernels, Phase::Bufferized, Phase::Target})
+  for (Phase phase : kPhases)
     if (phase <= last)
       buildPhase(manager, phase, options);
 }

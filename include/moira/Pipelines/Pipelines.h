@@ -19,10 +19,17 @@ namespace moira {
 /// Where compilation may stop, in order.
 enum class Phase {
   Input,      ///< as written, parsed and verified
+  Sharded,    ///< one rank's program, with collectives
+  Scheduled,  ///< exchanges and experts in chunks
   Kernels,    ///< variants made, experts in the form of grouped matmuls, packed
   Bufferized, ///< memrefs; moe ops in buffer form
   Target      ///< LLVM dialect with the entries of moira/abi.h
 };
+
+/// All phases, in order.
+inline constexpr Phase kPhases[] = {Phase::Input,      Phase::Sharded,
+                                    Phase::Scheduled,  Phase::Kernels,
+                                    Phase::Bufferized, Phase::Target};
 
 /// Returns the name used by --compile-to ("input", "kernels", ...).
 llvm::StringRef stringifyPhase(Phase phase);
@@ -52,6 +59,15 @@ struct PipelineOptions {
   /// Equal blocks that the hidden dimension of experts is packed and summed in,
   /// where it is a multiple; ignored by the oracle.
   int64_t hiddenBlocks = 1;
+  /// Ranks to compile for. With 1 the phases `sharded` and `scheduled` change
+  /// nothing. The oracle has one rank.
+  int64_t ranks = 1;
+  /// How often rows travel (r of docs/ranks.md): 0 gathers weights instead.
+  int64_t copies = 1;
+  /// Slots of each rank beyond those that the experts need.
+  int64_t spareSlots = 0;
+  /// How exchanges are cut in chunks.
+  mlir::moe::Schedule schedule = mlir::moe::Schedule::Equal;
   /// Name of the source file and description of the target, for the manifest.
   std::string moduleName, triple, cpu, features;
 };

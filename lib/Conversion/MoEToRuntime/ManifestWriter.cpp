@@ -38,6 +38,13 @@ static json::Object describe(Type type) {
       {"shape", shaped ? shapeOf(shaped.getShape()) : json::Array()}};
 }
 
+static json::Object describe(PlacementAttr placement) {
+  return json::Object{{"experts", placement.getExperts()},
+                      {"shards", placement.getShards()},
+                      {"copies", placement.getCopies()},
+                      {"slots", placement.getSlots()}};
+}
+
 ManifestWriter::ManifestWriter(StringRef moduleName, StringRef triple,
                                StringRef cpu, StringRef features)
     : header{{"moira",
@@ -151,9 +158,13 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
     if (auto list = step->getAttrOfType<ArrayAttr>("moe.layers"))
       for (auto layer : list.getAsRange<DictionaryAttr>()) {
         json::Object object;
-        for (NamedAttribute field : layer)
-          object[field.getName().getValue()] =
-              cast<IntegerAttr>(field.getValue()).getInt();
+        for (NamedAttribute field : layer) {
+          json::Value &value = object[field.getName().getValue()];
+          if (auto placement = dyn_cast<PlacementAttr>(field.getValue()))
+            value = describe(placement);
+          else
+            value = cast<IntegerAttr>(field.getValue()).getInt();
+        }
         layers.push_back(std::move(object));
       }
     auto dense = step->getAttrOfType<IntegerAttr>("moe.flops_per_token");
@@ -163,6 +174,8 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
                          {"layers", std::move(layers)},
                          {"flops_per_token", dense ? dense.getInt() : 0},
                          {"variants", json::Array()}};
+    if (auto ranks = step->getAttrOfType<IntegerAttr>("moe.ranks"))
+      entry["ranks"] = ranks.getInt();
   }
   Symbols names = getSymbols(step);
   symbols.insert(names.step);
@@ -172,14 +185,17 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
   json::Array &variants = *entry.getArray("variants");
   int64_t minRows =
       variant == "prefill" && !variants.empty() ? kPrefillRows : 0;
-  variants.push_back(
-      json::Object{{"name", variant},
-                   {"row_class", variant},
-                   {"min_rows", minRows},
-                   {"step", names.step},
-                   {"workspace", names.workspace},
-                   {"numerics", numerics ? numerics.getValue() : "cpu-fma"},
-                   {"qualified", "none"}});
+  json::Object description{
+      {"name", variant},
+      {"row_class", variant},
+      {"min_rows", minRows},
+      {"step", names.step},
+      {"workspace", names.workspace},
+      {"numerics", numerics ? numerics.getValue() : "cpu-fma"},
+      {"qualified", "none"}};
+  if (auto schedule = step->getAttrOfType<ScheduleAttr>("moe.schedule"))
+    description["schedule"] = stringifySchedule(schedule.getValue());
+  variants.push_back(std::move(description));
   return success();
 }
 

@@ -10,6 +10,11 @@ using namespace mlir::moe::detail;
 using Effects =
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
 
+bool mlir::moe::isCollective(Operation *op) {
+  return isa<AllGatherOp, GatherCountsOp, ExchangeOp, GatherWeightsOp,
+             StartExchangeOp, StartGatherOp, WaitOp>(op);
+}
+
 /// Checks that `matrix` is `[W, E]` of `placement`.
 static LogicalResult verifyMatrix(Operation *op, Value matrix,
                                   PlacementAttr placement) {
@@ -113,8 +118,19 @@ GatherCountsOp::reifyResultShapes(OpBuilder &builder,
 //===----------------------------------------------------------------------===//
 
 LogicalResult ReceiveSizesOp::verify() {
-  if (failed(verifyForm(*this, getOuts(), 1, 2)))
+  // The bound is a number in both forms.
+  if (getNumResults() == 0 ||
+      !getResults().back().getType().isIndex())
+    return emitOpError("expected the bound as last result, got ")
+           << getResultTypes();
+  if (hasBufferForm(*this)) {
+    if (getOuts().size() != 1 || getNumResults() != 1)
+      return emitOpError("expected 1 out and the bound in buffer form, got ")
+             << getOuts().size() << " outs and " << getNumResults()
+             << " results";
+  } else if (failed(verifyForm(*this, getOuts(), 1, 2))) {
     return failure();
+  }
   // receive_sizes_c1
   if (failed(verifyMatrix(*this, getMatrix(), getPlacement())) ||
       failed(verifyShape(*this, "groups",

@@ -93,7 +93,9 @@ def MoE_ReceiveSizesOp : MoE_ComputeOp<"receive_sizes", [
   let summary = "the rows that an exchange brings to each slot of this rank";
   let description = [{
     From the count matrix `[W, E]` and the plan's slot table: `groups [slots]`, and
-    `bound`, their sum, for chunk i of d (without `chunk`: all rows).
+    `bound`, their sum, for chunk i of d (without `chunk`: all rows). The buffer
+    form writes `groups` into `outs` and still returns `bound`, by which the memory
+    for the rows is made.
 
     **Constraints**
     * receive_sizes_c1: the matrix is `[W, E]` and `groups` is `[slots]`, as the
@@ -105,6 +107,8 @@ def MoE_ReceiveSizesOp : MoE_ComputeOp<"receive_sizes", [
     %groups, %bound = moe.receive_sizes %matrix
         at <ranks = 4, experts = 8, slots = 2> equal
         : tensor<4x8xi32> -> tensor<2xi32>, index
+    %n = moe.receive_sizes %m at <ranks = 4, experts = 8, slots = 2> equal
+        outs(%g : memref<2xi32>) : memref<4x8xi32> -> index
     ```
   }];
   let arguments = (ins

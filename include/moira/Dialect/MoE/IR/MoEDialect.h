@@ -54,6 +54,11 @@ inline constexpr llvm::StringLiteral kNumericsAttrName = "moe.numerics";
 /// tensor results.
 bool hasBufferForm(Operation *op);
 
+/// Whether all ranks must run `op` together, in one order: the collectives and
+/// the wait for one. Not `moe.rank`, `moe.chunks` and `moe.receive_sizes`, which
+/// each rank answers by itself.
+bool isCollective(Operation *op);
+
 /// Returns the type of destination `i` of a compute op: that of result `i` in
 /// tensor form, of `outs[i]` in buffer form; null when there is none.
 ShapedType getDestinationType(Operation *op, ValueRange outs, unsigned i);

@@ -1,0 +1,32 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The passes that overlap exchanges with experts, and the one that checks them:
+// factories and `registerMoiraSchedulePasses`. docs/ranks.md, Schedules.
+
+#ifndef MOIRA_SCHEDULE_PASSES_H
+#define MOIRA_SCHEDULE_PASSES_H
+
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace mlir::moe {
+
+/// Attribute of ops of a schedule: which queue of the rank runs the op, "compute"
+/// or "communication" (StringAttr).
+inline constexpr llvm::StringLiteral kQueueAttrName = "moe.queue";
+/// Attribute of ops of a schedule: the op's place in its chunk (I64), where ops of
+/// one stage of all chunks precede those of the next in their queue.
+inline constexpr llvm::StringLiteral kStageAttrName = "moe.stage";
+
+#define GEN_PASS_DECL
+#include "moira/Schedule/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "moira/Schedule/Passes.h.inc"
+
+} // namespace mlir::moe
+
+#endif // MOIRA_SCHEDULE_PASSES_H
