@@ -19,6 +19,7 @@ struct Session::Impl {
 
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
+  Status checkRanks(const EntrySpec &spec) const;
   Status checkResults(const EntrySpec &spec,
                       std::vector<ResultTensor> &results) const;
   int chooseVariant(int entry, int64_t rows) const;
@@ -91,6 +92,17 @@ Status Session::Impl::checkBound() const {
                 concat("expected all parameters to be bound, got ",
                        missing.size(), " that are not, first '",
                        manifest.parameters[missing.front()].name, "'"));
+}
+
+/// An entry with collectives runs on the ranks that it was compiled for; what
+/// has none runs anywhere.
+Status Session::Impl::checkRanks(const EntrySpec &spec) const {
+  int there = communicator ? communicator->ranks() : 1;
+  if (spec.ranks == 1 || spec.ranks == there)
+    return Status();
+  return Status(MOIRA_INVALID_ARGUMENT,
+                concat("expected ", spec.ranks,
+                       " ranks, as the entry was compiled for, got ", there));
 }
 
 static Status checkTensor(const TensorSpec &spec, DataType dtype,
@@ -286,6 +298,7 @@ Status Session::Impl::invoke(int entry, const std::vector<TensorView> &inputs,
 Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               std::vector<ResultTensor> &results) {
   const EntrySpec &spec = manifest.entries[entry];
+  MOIRA_RETURN_IF_ERROR(checkRanks(spec));
   MOIRA_RETURN_IF_ERROR(checkBound());
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
   MOIRA_RETURN_IF_ERROR(checkResults(spec, results));
@@ -348,6 +361,9 @@ Session::create(std::shared_ptr<const Program> program,
                          options.memoryLimit));
   auto impl = std::make_unique<Impl>(std::move(program), options);
   MOIRA_RETURN_IF_ERROR(impl->parameters.open());
+  const moira_ctx &context = *impl->step.context();
+  MOIRA_RETURN_IF_ERROR(
+      impl->parameters.place(context.rank, context.ranks, {}));
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
@@ -415,6 +431,9 @@ Status Session::setPlan(const PlanOptions &plan) {
                   concat("expected a slot table of equal parts for ", ranks,
                          " ranks, got ", plan.slotTable.size(), " entries"));
   std::lock_guard<std::mutex> lock(impl->mutex);
+  // Weights that now stand in other slots must be bound again.
+  MOIRA_RETURN_IF_ERROR(impl->parameters.place(impl->step.context()->rank,
+                                               ranks, plan.slotTable));
   impl->plan = plan;
   return Status();
 }
@@ -441,6 +460,8 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
   if (!found.ok())
     return found.status();
   const EntrySpec &spec = impl->manifest.entries[*found];
+  MOIRA_RETURN_IF_ERROR(
+      impl->checkRanks(spec).within(concat("entry '", entry, "'")));
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
                             .within(concat("entry '", entry, "'")));
   int64_t rows = rowsOf(inputs);

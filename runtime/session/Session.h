@@ -88,6 +88,8 @@ public:
   /// Makes an entry use this variant from the next step on; an empty name
   /// goes back to the choice by rows.
   Status setVariant(const std::string &entry, const std::string &variant);
+  /// Parameters in slots whose unit changes with the slot table are no longer
+  /// bound; nothing else about a plan touches parameters.
   Status setPlan(const PlanOptions &plan);
 
   /// Runs one step. `results` may be empty (all allocated) or have one

@@ -24,6 +24,11 @@ llvm::Expected<Launch> Launch::read(const RankOptions &options) {
     return toError(environment.status());
   launch.environment = *environment;
   launch.processes = environment->ranks > 1 || options.communicator != "auto";
+  if (launch.processes && environment->launcher == Launcher::None)
+    return llvm::createStringError(
+        "--communicator: expected ranks that mpirun, srun or torchrun started "
+        "for '" +
+        options.communicator + "', got a single process");
   if (launch.processes && options.ranks > 0 &&
       options.ranks != environment->ranks)
     return llvm::createStringError(
@@ -124,8 +129,7 @@ static std::atomic<const Grid *> interruptible{nullptr};
 static void interrupt(int signal) {
   if (const Grid *grid = interruptible.load())
     for (int rank : grid->local())
-      if (auto group = grid->communicator(rank).get())
-        group->interrupt();
+      grid->interrupt(rank);
   std::signal(signal, SIG_DFL);
 }
 

@@ -48,6 +48,11 @@ public:
     return communicators.empty() ? nullptr : communicators[rank - own.front()];
   }
   const char *transport() const;
+  /// Ends what a rank waits for. For signal handlers, in a grid that has
+  /// communicators.
+  void interrupt(int rank) const noexcept {
+    communicators[rank - own.front()]->interrupt();
+  }
 
   using Action = std::function<Status(int rank)>;
   /// Calls `action` for the ranks of this process, each on a thread of its own,
