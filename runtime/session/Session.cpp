@@ -3,10 +3,12 @@
 
 #include "session/Session.h"
 
+#include "base/Hash.h"
 #include "session/ParameterTable.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 using namespace moira;
@@ -24,14 +26,19 @@ struct Session::Impl {
   Result<int64_t> workspace(int entry, int variant,
                             const std::vector<moira_buffer> &inputs);
   int64_t peakWith(int64_t workspace, int64_t resultBytes) const;
+  RankRecord describeRank(int entry, const std::vector<TensorView> &inputs);
+  void noteTraffic();
   Status invoke(int entry, const std::vector<TensorView> &inputs,
                 std::vector<ResultTensor> &results);
+  Status runStep(int entry, const std::vector<TensorView> &inputs,
+                 std::vector<ResultTensor> &results);
 
   std::shared_ptr<const Program> program;
   const Manifest &manifest;
   Log log;
   std::shared_ptr<MemoryAccount> account;
   Pool pool;
+  std::shared_ptr<Communicator> communicator; ///< null for one rank
   StepContext step;
   ParameterTable parameters;
   RingSink ring;
@@ -40,6 +47,8 @@ struct Session::Impl {
   std::vector<int64_t> layers; ///< of the entry that runs
   std::vector<moira_plan> plans;
   int64_t stepCount = 0;
+  double lastSeconds = std::numeric_limits<double>::infinity();
+  uint64_t programHash = 0;
   mutable std::mutex mutex;
 };
 
@@ -48,10 +57,15 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
     : program(std::move(newProgram)), manifest(program->manifest()),
       log(options.logLevel), account(std::make_shared<MemoryAccount>(
                                  options.memoryLimit, options.poisonMemory)),
-      pool(options.threads), step(&pool, account),
+      pool(options.threads), communicator(options.communicator),
+      step(&pool, account),
       parameters(*program, pool, account, options.progress),
       ring(options.statisticsSteps),
-      forcedVariant(manifest.entries.size(), -1) {}
+      forcedVariant(manifest.entries.size(), -1) {
+  step.setCommunicator(communicator);
+  const std::string &text = program->manifestText();
+  programHash = hashBytes(text.data(), text.size());
+}
 
 //===----------------------------------------------------------------------===//
 // Checks before a step
@@ -154,9 +168,11 @@ void Session::Impl::preparePlans(const EntrySpec &spec, int variant) {
   for (const LayerSpec &layer : spec.layers)
     layers.push_back(layer.index);
   // One plan per layer; an entry without layers still has one to read.
-  plans.assign(std::max<size_t>(1, layers.size()),
-               {static_cast<uint32_t>(variant), plan.degree, plan.exchange,
-                /*slots=*/0, /*slot_table=*/nullptr});
+  plans.assign(
+      std::max<size_t>(1, layers.size()),
+      {static_cast<uint32_t>(variant), plan.degree, plan.exchange,
+       static_cast<int32_t>(plan.slotTable.size() / step.context()->ranks),
+       plan.slotTable.empty() ? nullptr : plan.slotTable.data()});
   step.context()->plan = plans.data();
   step.context()->params = parameters.params();
 }
@@ -223,8 +239,52 @@ static int64_t predictResults(const EntrySpec &spec, int64_t rows,
 // The step
 //===----------------------------------------------------------------------===//
 
+/// What the ranks compare in each layer.
+RankRecord Session::Impl::describeRank(int entry,
+                                       const std::vector<TensorView> &inputs) {
+  RankRecord mine;
+  mine.program = hashBytes(&entry, sizeof(entry), programHash);
+  for (const TensorView &input : inputs) {
+    const int64_t head[] = {static_cast<int64_t>(input.dtype),
+                            static_cast<int64_t>(input.shape.size())};
+    mine.shapes = hashBytes(head, sizeof(head), mine.shapes);
+    // Dim 0 may be tokens, of which each rank has its own number.
+    if (input.shape.size() > 1)
+      mine.shapes =
+          hashBytes(input.shape.data() + 1,
+                    (input.shape.size() - 1) * sizeof(int64_t), mine.shapes);
+  }
+  mine.seconds = lastSeconds;
+  size_t variants = manifest.entries[entry].variants.size();
+  mine.variants = variants < 64 ? (uint64_t(1) << variants) - 1 : ~uint64_t(0);
+  return mine;
+}
+
+void Session::Impl::noteTraffic() {
+  if (!communicator)
+    return;
+  for (int64_t layer : layers) {
+    TrafficCount count = communicator->takeLayer(layer);
+    step.recorder().moved(layer, count.bytesSent, count.bytesReceived);
+  }
+}
+
+/// With ranks, whatever fails here fails the step on all of them.
 Status Session::Impl::invoke(int entry, const std::vector<TensorView> &inputs,
                              std::vector<ResultTensor> &results) {
+  if (!communicator)
+    return runStep(entry, inputs, results);
+  Status begun = communicator->beginStep();
+  try {
+    return communicator->endStep(begun.ok() ? runStep(entry, inputs, results)
+                                            : begun);
+  } catch (const std::exception &error) {
+    return communicator->endStep(Status(MOIRA_OUT_OF_MEMORY, error.what()));
+  }
+}
+
+Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
+                              std::vector<ResultTensor> &results) {
   const EntrySpec &spec = manifest.entries[entry];
   MOIRA_RETURN_IF_ERROR(checkBound());
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
@@ -246,12 +306,15 @@ Status Session::Impl::invoke(int entry, const std::vector<TensorView> &inputs,
                account->figures().parameters, ", workspace ", *bytes, ")"));
   MOIRA_RETURN_IF_ERROR(step.arena(0).reserve(*bytes));
 
+  step.setRecord(describeRank(entry, inputs));
   step.begin(&spec, &results);
   step.recorder().begin(stepCount++, entry, variant, rows, layers,
                         plans.data());
   program->step(entry, variant)(step.context(), buffers.data());
+  noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);
+  lastSeconds = row.total;
   if (log.enabled(LogLevel::Debug))
     log.print(LogLevel::Debug,
               concat("step ", row.step, ": entry '", spec.name, "', variant '",
@@ -344,6 +407,11 @@ Status Session::setPlan(const PlanOptions &plan) {
                   concat("expected exchange 0 (linear) or 1 (hierarchical), "
                          "got ",
                          plan.exchange));
+  int ranks = impl->step.context()->ranks;
+  if (plan.slotTable.size() % ranks != 0)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected a slot table of equal parts for ", ranks,
+                         " ranks, got ", plan.slotTable.size(), " entries"));
   std::lock_guard<std::mutex> lock(impl->mutex);
   impl->plan = plan;
   return Status();

@@ -8,6 +8,7 @@
 
 #include "base/Log.h"
 #include "base/Memory.h"
+#include "collective/Communicator.h"
 #include "session/ParameterSource.h"
 #include "session/Program.h"
 #include "statistics/Statistics.h"
@@ -27,6 +28,9 @@ struct SessionOptions {
   /// Fills all memory with poison (NaN) before generated code gets it: for
   /// tests that no result depends on what nobody wrote.
   bool poisonMemory = false;
+  /// The ranks that steps run with; null: this one alone. Of one communicator
+  /// one session at a time runs a step.
+  std::shared_ptr<Communicator> communicator;
   /// Called while parameters are bound, one call at a time, from any thread.
   std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
 };
@@ -35,6 +39,9 @@ struct SessionOptions {
 struct PlanOptions {
   int32_t degree = 1;   ///< pipeline chunks
   int32_t exchange = 0; ///< 0 linear, 1 hierarchical
+  /// Which unit of weights stands where, [ranks, slots]; empty: identity. Each
+  /// layer checks that it fits its experts.
+  std::vector<int32_t> slotTable{};
 };
 
 /// A result of a step. Before the call, `data` says where it goes: null, and

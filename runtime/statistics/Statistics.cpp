@@ -53,7 +53,10 @@ void StepRecorder::begin(int64_t step, int32_t entry, int32_t variant,
     layer.sizes.clear();
     layer.routed = layer.dropped = 0;
     layer.seconds.fill(0);
+    layer.matrix.clear();
+    layer.bytesSent = layer.bytesReceived = 0;
   }
+  inside = nullptr;
   current = &row.seconds[MOIRA_PART_OTHER];
   started = since = now();
 }
@@ -77,7 +80,48 @@ bool StepRecorder::enter(int64_t layer, int64_t part) {
     return false;
   charge();
   current = found ? &found->seconds[part] : &row.seconds[part];
+  inside = found;
   return true;
+}
+
+double *StepRecorder::enterExchange(int64_t layer) {
+  LayerRow *found = layer == -1 ? nullptr : find(layer);
+  if (!found)
+    found = inside;
+  double *before = current;
+  if (!before)
+    return before; // outside of a step
+  charge();
+  current = found ? &found->seconds[MOIRA_PART_EXCHANGE]
+                  : &row.seconds[MOIRA_PART_EXCHANGE];
+  return before;
+}
+
+void StepRecorder::leaveExchange(double *before) {
+  if (!before)
+    return;
+  charge();
+  current = before;
+}
+
+void StepRecorder::matrix(int64_t layer, int64_t experts, int64_t ranks,
+                          const int32_t *rows) {
+  LayerRow *found = find(layer);
+  if (!found)
+    return;
+  if (static_cast<int64_t>(found->matrix.size()) != ranks * experts)
+    found->matrix.assign(ranks * experts, 0);
+  for (int64_t i = 0; i < ranks * experts; ++i)
+    found->matrix[i] += rows[i];
+}
+
+void StepRecorder::moved(int64_t layer, int64_t bytesSent,
+                         int64_t bytesReceived) {
+  LayerRow *found = find(layer);
+  if (!found)
+    return;
+  found->bytesSent += bytesSent;
+  found->bytesReceived += bytesReceived;
 }
 
 bool StepRecorder::loads(int64_t layer, int64_t experts, const int32_t *counts,

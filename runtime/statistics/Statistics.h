@@ -27,6 +27,10 @@ struct LayerRow {
   int64_t routed = 0;          ///< sum of counts
   int64_t dropped = 0;         ///< sum of counts less sum of sizes
   PartSeconds seconds{};
+  std::vector<int32_t> matrix; ///< [ranks, experts]: rows of each rank for
+                               ///< each; empty where they were not gathered
+  int64_t bytesSent = 0;       ///< to other ranks: rows and weights
+  int64_t bytesReceived = 0;   ///< from them
 };
 
 /// One step. The parts of all layers and `seconds` of the dense parts add up
@@ -80,6 +84,16 @@ public:
   /// such layer, or has had another number of experts there.
   [[nodiscard]] bool loads(int64_t layer, int64_t experts,
                            const int32_t *counts, const int32_t *sizes);
+  /// Charges what follows to the exchange of a layer, -1 for the one that is
+  /// charged now, and returns where time went before. No failure: an unknown
+  /// layer counts as -1.
+  double *enterExchange(int64_t layer);
+  void leaveExchange(double *before);
+  /// Adds the rows of all ranks to a layer's row, [ranks, experts].
+  void matrix(int64_t layer, int64_t experts, int64_t ranks,
+              const int32_t *rows);
+  /// Adds bytes to a layer's row.
+  void moved(int64_t layer, int64_t bytesSent, int64_t bytesReceived);
   /// Ends the row, which stays valid until the next `begin`.
   const StepRow &end(int32_t error);
 
@@ -91,6 +105,7 @@ private:
   double started = 0;
   double since = 0;
   double *current = nullptr;
+  LayerRow *inside = nullptr; ///< the layer that is charged; null: none
 };
 
 } // namespace moira::runtime

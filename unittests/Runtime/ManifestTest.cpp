@@ -12,7 +12,7 @@ using namespace moira::test;
 
 /// The schema of docs/bundle.md, as a compiler writes it.
 static const char *const text = R"({
-  "moira": {"version": "0.1.0", "abi": 1},
+  "moira": {"version": "0.1.0", "abi": 2},
   "module": "layer.mlir",
   "target": {"triple": "x86_64-linux-gnu", "cpu": "x86-64-v3",
              "features": "+avx2,+fma"},
@@ -97,7 +97,7 @@ TEST(Manifest, TextThatIsNoUnicodeDoesNotThrow) {
 
 TEST(Manifest, WhatIsOptionalMayBeMissing) {
   Result<Manifest> manifest = Manifest::parse(R"({
-    "moira": {"version": "", "abi": 1}, "unknown": {"key": []},
+    "moira": {"version": "", "abi": 2}, "unknown": {"key": []},
     "entries": [{"name": "e", "inputs": [], "results": [],
       "variants": [{"name": "v", "step": "s", "workspace": "w"}]}],
     "parameters": []})");
@@ -133,8 +133,8 @@ TEST(Manifest, SliceNamesOfPlainParameters) {
 }
 
 TEST(Manifest, AnotherAbiIsNamed) {
-  EXPECT_ERROR(Manifest::parse(edited("\"abi\": 1", "\"abi\": 9")).status(),
-               MOIRA_VERSION, "manifest: moira.abi: expected version 1, got 9");
+  EXPECT_ERROR(Manifest::parse(edited("\"abi\": 2", "\"abi\": 9")).status(),
+               MOIRA_VERSION, "manifest: moira.abi: expected version 2, got 9");
 }
 
 namespace {
@@ -147,11 +147,11 @@ TEST(Manifest, ErrorsNameThePlace) {
   const BadManifest cases[] = {
       {"{", "[", "expected JSON, got other text"},
       {"\"moira\"", "\"m\"", "moira: expected a value, got none"},
-      {"{\"version\": \"0.1.0\", \"abi\": 1}", "3",
+      {"{\"version\": \"0.1.0\", \"abi\": 2}", "3",
        "moira: expected an object, got number"},
-      {"\"abi\": 1", "\"abi\": 1.5",
+      {"\"abi\": 2", "\"abi\": 2.5",
        "moira.abi: expected an integer of 64 bits, got number"},
-      {"\"abi\": 1", "\"abi\": -1", "moira.abi: expected at least 0, got -1"},
+      {"\"abi\": 2", "\"abi\": -1", "moira.abi: expected at least 0, got -1"},
       {"\"main\"", "\"\"",
        "entries[0].name: expected a string that is not empty"},
       {"\"main\"", "7", "entries[0].name: expected a string, got number"},

@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
     writeFile(folder + "/seed" + std::to_string(count++), way + bytes);
   };
   add(2, manifest);
-  add(2, R"({"moira":{"version":"","abi":1},"entries":[],"parameters":[]})");
+  add(2, R"({"moira":{"version":"","abi":2},"entries":[],"parameters":[]})");
   for (const char *packed : {"", "packed parameters"}) {
     std::vector<unsigned char> bundle =
         runtime::encodeBundle({manifest, "code", packed});
