@@ -65,23 +65,9 @@ static Communicator &ranks() {
 }
 
 // After the transport's own cases: from here on it is the communicator's.
-TEST(RanksOfACommunicator, Exchange) {
-  for (int algorithm : {0, 1})
-    for (int schedule : {MOIRA_SCHEDULE_EQUAL, MOIRA_SCHEDULE_GROUPS})
-      for (test::Counts counts :
-           {test::Counts::Padded, test::Counts::Ragged, test::Counts::Zeros,
-            test::Counts::AllToOne, test::Counts::Uneven})
-        for (int64_t rowBytes : {4, 3001}) {
-          test::ExchangeCase one;
-          one.experts = 2 * ranks().ranks();
-          one.degree = 3;
-          one.algorithm = algorithm;
-          one.schedule = schedule;
-          one.counts = counts;
-          one.rowBytes = rowBytes;
-          Status status = test::testExchange(ranks(), one);
-          ASSERT_TRUE(status.ok()) << status.message;
-        }
+TEST(RanksOfACommunicator, Conformance) {
+  Status status = test::testAll(ranks());
+  ASSERT_TRUE(status.ok()) << status.message;
 }
 
 static Status moveMegabytes() {
