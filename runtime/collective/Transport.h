@@ -17,7 +17,7 @@
 namespace moira::runtime {
 
 /// Bytes to one rank, or from one. `bytes` may be 0: such a message is not
-/// sent, and both sides know it. A rank may send to itself.
+/// sent, and both sides know it. A rank may send to itself, within one batch.
 struct Message {
   int peer = 0;
   void *data = nullptr; ///< only read where it is sent from

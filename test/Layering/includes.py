@@ -48,12 +48,9 @@ RUNTIME_FOR = {"cost/": sorted(ROOMS), "session/": ["JIT"], "base/": ["JIT"],
 RUNTIME_ROOMS = {
     "base": ["base/", "moira/abi.h", "moira/runtime.h"],
     "statistics": ["base/", "statistics/", "moira/abi.h", "moira/runtime.h"],
-    "bootstrap": ["base/", "bootstrap/"],
-    "collective": ["base/", "bootstrap/", "collective/", "statistics/",
-                   "moira/abi.h", "moira/runtime.h"],
     "cost": ["base/", "cost/", "statistics/"],
-    "collective": ["base/", "collective/", "cost/", "statistics/",
-                   "moira/abi.h"],
+    "collective": ["base/", "bootstrap/", "collective/", "cost/",
+                   "statistics/", "moira/abi.h"],
     "bootstrap": ["base/", "bootstrap/", "moira/abi.h"],
 }
 # What the IR of a dialect may not know of.

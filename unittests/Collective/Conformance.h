@@ -50,11 +50,15 @@ Status testWeights(runtime::Communicator &ranks, int experts, Table table,
                    int64_t bytes);
 /// All-gather, broadcast, reductions, barrier, split.
 Status testCollectives(runtime::Communicator &ranks);
-/// What the upstream systems' documents print: C18, C21, C23 of Flex/Tutel and
-/// the buffers and rings of FasterMoE, where the number of ranks fits.
+/// Bytes of whole layers on 4 ranks (nothing elsewhere) as Tutel's layout
+/// gives them, and its ragged exchanges on 2 ranks.
 Status testGoldens(runtime::Communicator &ranks);
 
-/// All of the above over a covering set of cases.
+/// All exchanges of a covering set, by number: 0 <= part < exchangeParts.
+constexpr int exchangeParts = 5;
+Status testExchanges(runtime::Communicator &ranks, int part);
+
+/// Everything.
 Status testAll(runtime::Communicator &ranks);
 
 } // namespace moira::test

@@ -18,18 +18,21 @@ static constexpr double boundSeconds = 30;
 
 static std::vector<Outcome> run(const std::string &transport,
                                 const std::vector<std::string> &arguments,
-                                double seconds, size_t mayStay = 0) {
-  std::vector<std::string> words{MOIRA_RANK_WORKER};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+                                double seconds, size_t mayStay = 0,
+                                const Variables &more = {}) {
+  std::vector<std::string> words = arguments;
+  // Options of mpirun come before the program.
+  if (arguments[0][0] != '-')
+    words.insert(words.begin(), MOIRA_RANK_WORKER);
   if (transport == "tcp") {
     HeldPort port;
-    return runAll(torchrun(ranks, port.port, words), seconds, mayStay);
+    return runAll(torchrun(ranks, port.port, words, more), seconds, mayStay);
   }
   words.insert(words.begin(), {MOIRA_MPIRUN, std::to_string(ranks)});
-  return runAll({{words,
-                  {{"MOIRA_MPI_PLUGIN", MOIRA_MPI_PLUGIN},
-                   {"MOIRA_MPI_SECONDS", std::to_string(seconds)}}}},
-                seconds + 10, 0);
+  Variables variables = more;
+  variables.emplace_back("MOIRA_MPI_PLUGIN", MOIRA_MPI_PLUGIN);
+  variables.emplace_back("MOIRA_MPI_SECONDS", std::to_string(seconds));
+  return runAll({{words, variables}}, seconds + 10);
 }
 
 static size_t count(const std::string &text, const std::string &part) {
@@ -111,6 +114,36 @@ INSTANTIATE_TEST_SUITE_P(Tcp, Launch, testing::Values("tcp"));
 INSTANTIATE_TEST_SUITE_P(Tcp, Misbehaving, testing::ValuesIn(acts("tcp")),
                          label);
 #ifdef MOIRA_HAS_MPI
+
+/// The sum of the numbers that follow `word` in a text.
+static double sumAfter(const std::string &text, const std::string &word,
+                       int &found) {
+  double sum = 0;
+  found = 0;
+  for (size_t at = text.find(word); at != std::string::npos;
+       at = text.find(word, at + 1)) {
+    sum += atof(text.c_str() + at + word.size());
+    ++found;
+  }
+  return sum;
+}
+
+TEST(Traffic, IsWhatMpiIsGiven) {
+  Outcome outcome =
+      run("mpi",
+          {"-x", "LD_PRELOAD=" MOIRA_COUNT_SENDS, MOIRA_RANK_WORKER, "traffic"},
+          60)[0];
+  SCOPED_TRACE(outcome.output);
+  ASSERT_EQ(outcome.status, 0);
+  int ours = 0, theirs = 0;
+  double counted = sumAfter(outcome.output, "counted ", ours);
+  double sent = sumAfter(outcome.output, "sent ", theirs);
+  ASSERT_EQ(ours, ranks);
+  ASSERT_EQ(theirs, ranks);
+  EXPECT_GT(counted, 1e6);
+  EXPECT_NEAR(sent, counted, 0.05 * counted);
+}
+
 INSTANTIATE_TEST_SUITE_P(Mpi, Launch, testing::Values("mpi"));
 INSTANTIATE_TEST_SUITE_P(Mpi, Misbehaving, testing::ValuesIn(acts("mpi")),
                          label);

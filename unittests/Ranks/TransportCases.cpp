@@ -124,6 +124,8 @@ static void ahead(Transport &transport) {
   const int self = transport.rank(), ranks = transport.ranks();
   const int next = (self + 1) % ranks, last = (self + ranks - 1) % ranks;
   constexpr int rounds = 8;
+  if (ranks == 1) // what a rank sends to itself it receives in one batch
+    return;
   if (self % 2 == 1)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   for (int round = 0; round < rounds; ++round) {

@@ -2,10 +2,13 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // usage: moira-rank-worker cases [GTEST OPTIONS...]
+//        moira-rank-worker traffic
 //        moira-rank-worker STAGE ACT RANK
 //
 // One rank of a test whose ranks are processes; a launcher starts all of them.
-// `cases` runs what every transport must do. Else RANK does ACT at STAGE:
+// `cases` runs what every transport must do, by itself and under a
+// communicator. `traffic` moves some megabytes and prints "counted BYTES", what
+// our counters say that this rank has sent. Else RANK does ACT at STAGE:
 //
 // | ACT | |
 // | --- | --- |
@@ -19,6 +22,7 @@
 // (one). The others must report one failure, which this program prints;
 // status 3.
 
+#include "Collective/Conformance.h"
 #include "Ranks/TransportCases.h"
 #include "collective/Connect.h"
 
@@ -36,22 +40,50 @@ static constexpr double waitSeconds = 2;
 // More than buffers hold.
 static constexpr int64_t largeBytes = 24 << 20;
 
-static Transport *transport = nullptr;
+static std::unique_ptr<Transport> transport;
+static std::unique_ptr<Communicator> communicator; // has it, once there is one
 
-namespace {
-class Ranks : public testing::TestWithParam<TransportCase> {};
-} // namespace
+TEST(RanksOfATransport, Cases) {
+  for (const TransportCase &one : transportCases()) {
+    SCOPED_TRACE(one.name);
+    one.run(*transport);
+  }
+}
 
-TEST_P(Ranks, Case) { GetParam().run(*transport); }
+static Communicator &ranks() {
+  if (!communicator) {
+    CommunicatorOptions options;
+    // Nodes of two ranks, so that there is something to be hierarchical about.
+    options.ranksPerNode = transport->ranks() % 2 == 0 ? 2 : 0;
+    Result<std::unique_ptr<Communicator>> made =
+        Communicator::create(std::move(transport), options);
+    if (!made.ok())
+      abort();
+    communicator = std::move(*made);
+  }
+  return *communicator;
+}
 
-INSTANTIATE_TEST_SUITE_P(Transport, Ranks, testing::ValuesIn(transportCases()),
-                         [](const auto &info) {
-                           std::string name = info.param.name;
-                           for (char &letter : name)
-                             if (letter == '-')
-                               letter = '_';
-                           return name;
-                         });
+// After the transport's own cases: from here on it is the communicator's.
+TEST(RanksOfACommunicator, Conformance) {
+  Status status = test::testAll(ranks());
+  ASSERT_TRUE(status.ok()) << status.message;
+}
+
+static Status moveMegabytes() {
+  test::ExchangeCase one;
+  one.experts = 2 * ranks().ranks();
+  one.counts = test::Counts::Ragged;
+  one.rowBytes = 20000;
+  // It resets the counters, so it comes first.
+  MOIRA_RETURN_IF_ERROR(test::testExchange(ranks(), one));
+  std::vector<float> numbers(300001, 1.0f);
+  MOIRA_RETURN_IF_ERROR(
+      ranks().allReduce(numbers.data(), 300001, MOIRA_F32, Reduction::Sum));
+  MOIRA_RETURN_IF_ERROR(ranks().broadcast(1, numbers.data(), 1200004));
+  std::vector<char> all(ranks().ranks() * 50000);
+  return ranks().allGather(numbers.data(), 50000, all.data());
+}
 
 static int report(const Status &status) {
   // In one piece, since ranks share the stream.
@@ -132,19 +164,28 @@ int main(int argc, char **argv) {
       connectRanks(*environment, options);
   if (!opened.ok())
     return report(opened.status());
-  transport = opened->get();
+  transport = std::move(*opened);
 
+  Status status;
+  int result = 0;
   if (stage == "cases") {
     testing::InitGoogleTest(&argc, argv);
     if (transport->rank() > 0) // one rank lists the tests, all list failures
       testing::GTEST_FLAG(brief) = true;
-    int failed = RUN_ALL_TESTS();
-    return failed;
+    result = RUN_ALL_TESTS();
+  } else if (stage == "traffic") {
+    status = moveMegabytes();
+    int64_t bytes = 0;
+    for (const TrafficCount &peer : ranks().traffic().peers)
+      bytes += peer.bytesSent;
+    fputs(concat("counted ", bytes, "\n").c_str(), stderr);
+  } else if (what != "leave" || !isActor) {
+    status = misbehave(stage, what, isActor);
   }
-  Status status =
-      what == "leave" && isActor ? Status() : misbehave(stage, what, isActor);
   // Before the end of the transport, which may end all ranks.
-  int result = status.ok() ? 0 : report(status);
-  opened->reset();
+  if (!status.ok())
+    result = report(status);
+  communicator.reset();
+  transport.reset();
   return result;
 }

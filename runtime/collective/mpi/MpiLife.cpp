@@ -78,6 +78,14 @@ void MpiTransport::abort(const Failure &failure) {
   tellFailure();
 }
 
+std::optional<Failure> MpiTransport::failure() {
+  // Whoever holds the lock looks by itself.
+  std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+  if (lock)
+    hearFailures();
+  return failed.get();
+}
+
 void MpiTransport::tellFailure() {
   if (!telling.empty() || size == 1)
     return;

@@ -56,7 +56,7 @@ public:
   void idle() override;
   int awaited() override;
   void abort(const Failure &failure) override;
-  std::optional<Failure> failure() override { return failed.get(); }
+  std::optional<Failure> failure() override;
 
 private:
   /// The messages of a batch to one rank, or from one.

@@ -107,6 +107,14 @@ void TcpTransport::abort(const Failure &failure) {
     fail(failure);
 }
 
+std::optional<Failure> TcpTransport::failure() {
+  // Whoever holds the lock looks by itself.
+  std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+  if (lock)
+    progress(false);
+  return failed.get();
+}
+
 /// Sends what is left to be said, then hears the others out: to close a socket
 /// with unread bytes would take back what was sent last.
 void TcpTransport::drain(double seconds, bool untilEnd) {

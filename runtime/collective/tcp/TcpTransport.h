@@ -41,7 +41,7 @@ public:
   void idle() override;
   int awaited() override;
   void abort(const Failure &failure) override;
-  std::optional<Failure> failure() override { return failed.get(); }
+  std::optional<Failure> failure() override;
 
 private:
   TcpTransport(int self, int size, const TcpOptions &options)
