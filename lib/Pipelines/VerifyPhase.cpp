@@ -74,13 +74,14 @@ static LogicalResult verifySharded(Operation *op) {
 static LogicalResult verifyScheduled(Operation *op) {
   if (Value chunk = getChunk(op)) {
     auto argument = dyn_cast<BlockArgument>(chunk);
-    auto loop = argument ? dyn_cast<scf::ForOp>(
-                               argument.getOwner()->getParentOp())
-                         : scf::ForOp();
+    auto loop = argument
+                    ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
+                    : scf::ForOp();
     if (!loop || loop.getInductionVar() != chunk ||
         !loop.getUpperBound().getDefiningOp<ChunksOp>())
-      return op->emitOpError("expected the chunk of a loop over 'moe.chunks' at "
-                             "the end of phase scheduled");
+      return op->emitOpError(
+          "expected the chunk of a loop over 'moe.chunks' at "
+          "the end of phase scheduled");
   }
   return verifyTensorForm(op, "scheduled");
 }

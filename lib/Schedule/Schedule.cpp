@@ -95,8 +95,7 @@ static bool isOfLayer(Operation *op, ExchangeOp start) {
     return !exchange.getChunk() && exchange.getMatrix() == start.getMatrix() &&
            exchange.getPlacement() == start.getPlacement();
   auto sizes = dyn_cast<ReceiveSizesOp>(op);
-  return sizes && !sizes.getChunk() &&
-         sizes.getMatrix() == start.getMatrix() &&
+  return sizes && !sizes.getChunk() && sizes.getMatrix() == start.getMatrix() &&
          sizes.getPlacement() == start.getPlacement();
 }
 
@@ -116,13 +115,23 @@ Layer SchedulePass::collect(ExchangeOp start) {
     llvm::SetVector<Value> captured;
     getUsedValuesDefinedAbove(op.getRegions(), captured);
     llvm::for_each(captured, check);
-    bool isBack =
-        isOfExchange && exchange && exchange.getDirection() == Direction::ToTokens;
+    bool isBack = isOfExchange && exchange &&
+                  exchange.getDirection() == Direction::ToTokens;
     if (isBack && reads)
       layer.backs.push_back(exchange);
     if (reads || (isOfExchange && !isBack))
       layer.ops.insert(&op);
   }
+  if (layer.backs.empty())
+    return layer;
+  // Only what leads to rows on their way back.
+  llvm::SmallPtrSet<Operation *, 16> needed(layer.backs.begin(),
+                                            layer.backs.end());
+  for (Operation *op : llvm::reverse(layer.ops))
+    for (Operation *user : op->getUsers())
+      if (needed.contains(op->getBlock()->findAncestorOpInBlock(*user)))
+        needed.insert(op);
+  layer.ops.remove_if([&](Operation *op) { return !needed.contains(op); });
   return layer;
 }
 
@@ -171,6 +180,8 @@ static void checkOps(Layer &layer) {
 }
 
 void SchedulePass::check(Layer &layer) {
+  if (layer.backs.empty())
+    layer.refuse(layer.ops.front(), "rows that do not come back");
   checkOps(layer);
   Operation *last = layer.ops.back();
   for (Operation *op : layer.ops) {
@@ -192,8 +203,6 @@ void SchedulePass::check(Layer &layer) {
         type.isDynamicDim(type.getRank() - 1))
       layer.refuse(back, "rows of unknown size");
   }
-  if (layer.backs.empty())
-    layer.refuse(layer.ops.front(), "rows that do not come back");
 }
 
 void SchedulePass::cut(Layer &layer, Schedule schedule) {
@@ -250,8 +259,7 @@ void SchedulePass::cut(Layer &layer, Schedule schedule) {
       mark(op, "compute", 1);
     }
   }
-  for (auto [back, carried] :
-       llvm::zip(layer.backs, loop.getRegionIterArgs()))
+  for (auto [back, carried] : llvm::zip(layer.backs, loop.getRegionIterArgs()))
     back.getInitMutable().assign(carried);
   ++numLayers;
 }

@@ -124,8 +124,7 @@ bool LoopSplitter::keep(Value memref) {
       source.getChunk() != loop.getInductionVar() ||
       !isOutside(source.getMatrix()))
     return false;
-  int64_t bytes =
-      llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+  int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   for (int64_t size : type.getShape().drop_front())
     bytes *= size;
   sizes.insert(source);
@@ -134,7 +133,8 @@ bool LoopSplitter::keep(Value memref) {
 }
 
 bool LoopSplitter::match() {
-  if (loop.getNumResults() != 0 || getConstantIntValue(loop.getLowerBound()) != 0 ||
+  if (loop.getNumResults() != 0 ||
+      getConstantIntValue(loop.getLowerBound()) != 0 ||
       getConstantIntValue(loop.getStep()) != 1 ||
       !loop.getUpperBound().getDefiningOp<ChunksOp>())
     return false;
@@ -169,7 +169,8 @@ Value LoopSplitter::buildBegin(const ChunkMemory &memory, Value chunk,
 
 Value LoopSplitter::buildView(const ChunkMemory &memory, Value chunk,
                               Value rows, Value n) {
-  return memref::ViewOp::create(b, memory.alloc.getType(), memory.storage,
+  memref::AllocOp alloc = memory.alloc;
+  return memref::ViewOp::create(b, alloc.getType(), memory.storage,
                                 buildBegin(memory, chunk, rows), n);
 }
 
@@ -194,8 +195,8 @@ void LoopSplitter::allocate() {
   for (auto &[op, memory] : memories) {
     Value bytes = buildBegin(memory, chunks, totals[memory.sizes]);
     auto type = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
-    memory.storage = memref::AllocOp::create(
-        b, type, bytes, b.getI64IntegerAttr(kAlignment));
+    memory.storage = memref::AllocOp::create(b, type, bytes,
+                                             b.getI64IntegerAttr(kAlignment));
   }
   auto type = MemRefType::get({ShapedType::kDynamic}, b.getIndexType());
   for (size_t i = 0; i < sends.size(); ++i)
@@ -221,8 +222,8 @@ void LoopSplitter::buildStarts() {
   IRMapping mapping;
   llvm::SmallDenseMap<Operation *, Value> scratch;
   for (ReceiveSizesOp op : sizes)
-    scratch[op] = memref::AllocOp::create(
-        b, cast<MemRefType>(op.getOuts()[0].getType()));
+    scratch[op] =
+        memref::AllocOp::create(b, cast<MemRefType>(op.getOuts()[0].getType()));
   scf::ForOp starts = createLoop(/*counts=*/true);
   Value chunk = starts.getInductionVar();
   mapping.map(loop.getInductionVar(), chunk);

@@ -14,13 +14,6 @@
 
 namespace mlir::moe {
 
-/// Attribute of ops of a schedule: which queue of the rank runs the op, "compute"
-/// or "communication" (StringAttr).
-inline constexpr llvm::StringLiteral kQueueAttrName = "moe.queue";
-/// Attribute of ops of a schedule: the op's place in its chunk (I64), where ops of
-/// one stage of all chunks precede those of the next in their queue.
-inline constexpr llvm::StringLiteral kStageAttrName = "moe.stage";
-
 #define GEN_PASS_DECL
 #include "moira/Schedule/Passes.h.inc"
 

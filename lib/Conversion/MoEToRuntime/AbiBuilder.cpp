@@ -192,8 +192,7 @@ Value AbiBuilder::dataPointer(ImplicitLocOpBuilder &b,
                          b, converter.convertType(memref.getType()), memref)
                          .getResult(0);
   return MemRefDescriptor(descriptor)
-      .bufferPtr(b, b.getLoc(), converter,
-                 cast<MemRefType>(memref.getType()));
+      .bufferPtr(b, b.getLoc(), converter, cast<MemRefType>(memref.getType()));
 }
 
 Value AbiBuilder::entryAlloca(ImplicitLocOpBuilder &b, Type type,

@@ -96,8 +96,8 @@ private:
 
 } // namespace
 
-/// The runtime sees pointers and sizes, no strides, and cuts weights in slots of
-/// a known size.
+/// The runtime sees pointers and sizes, no strides, and cuts weights in slots
+/// of a known size.
 static LogicalResult checkMemory(Operation *op) {
   for (Value operand : op->getOperands()) {
     auto type = dyn_cast<MemRefType>(operand.getType());
@@ -221,9 +221,9 @@ void CollectiveLowering::lower(GatherCountsOp op) {
 }
 
 void CollectiveLowering::lower(ReceiveSizesOp op) {
-  Value exchange = build({op.getLayer(), op.getPlacement(),
-                          Direction::ToExperts, op.getSchedule(),
-                          op.getChunk(), op.getChunks(), op.getMatrix()});
+  Value exchange =
+      build({op.getLayer(), op.getPlacement(), Direction::ToExperts,
+             op.getSchedule(), op.getChunk(), op.getChunks(), op.getMatrix()});
   Value bound = abi.receiveSizes(exchange, pointer(op.getOuts()[0]));
   op.getResult(0).replaceAllUsesWith(toIndex(bound));
 }
@@ -232,30 +232,29 @@ void CollectiveLowering::lower(ExchangeOp op) {
   Value home = op.getRows(), away = op.getOuts()[0];
   if (op.getDirection() == Direction::ToTokens)
     std::swap(home, away);
-  abi.wait(abi.exchange(build({op.getLayer(), op.getPlacement(),
-                               op.getDirection(), op.getSchedule(),
-                               op.getChunk(), op.getChunks(), op.getMatrix(),
-                               home, away})));
+  abi.wait(abi.exchange(build(
+      {op.getLayer(), op.getPlacement(), op.getDirection(), op.getSchedule(),
+       op.getChunk(), op.getChunks(), op.getMatrix(), home, away})));
 }
 
 void CollectiveLowering::lower(StartExchangeOp op) {
-  Value ticket = abi.exchange(build(
-      {op.getLayer(), op.getPlacement(), op.getDirection(), op.getSchedule(),
-       op.getChunk(), op.getChunks(), op.getMatrix(), op.getHome(),
-       op.getAway()}));
+  Value ticket =
+      abi.exchange(build({op.getLayer(), op.getPlacement(), op.getDirection(),
+                          op.getSchedule(), op.getChunk(), op.getChunks(),
+                          op.getMatrix(), op.getHome(), op.getAway()}));
   op.getTicket().replaceAllUsesWith(toIndex(ticket));
 }
 
 void CollectiveLowering::lower(GatherWeightsOp op) {
-  abi.wait(abi.gatherWeights(build({op.getLayer(), op.getPlacement(),
-                                    op.getWeights(), op.getOuts()[0],
-                                    !op.getDim()})));
+  abi.wait(abi.gatherWeights(
+      build({op.getLayer(), op.getPlacement(), op.getWeights(), op.getOuts()[0],
+             !op.getDim()})));
 }
 
 void CollectiveLowering::lower(StartGatherOp op) {
-  Value ticket = abi.gatherWeights(
-      build({op.getLayer(), op.getPlacement(), op.getLocal(), op.getWhole(),
-             op.getReplicated()}));
+  Value ticket =
+      abi.gatherWeights(build({op.getLayer(), op.getPlacement(), op.getLocal(),
+                               op.getWhole(), op.getReplicated()}));
   op.getTicket().replaceAllUsesWith(toIndex(ticket));
 }
 

@@ -123,8 +123,7 @@ void FunctionLowering::dropResults() {
   function.removeResAttrsAttr();
 }
 
-LogicalResult
-FunctionLowering::lowerStep(ArrayRef<int64_t> parameterIndex) {
+LogicalResult FunctionLowering::lowerStep(ArrayRef<int64_t> parameterIndex) {
   if (!function.getBody().hasOneBlock())
     return function.emitOpError("expected structured control flow in a step");
   auto terminator = cast<func::ReturnOp>(function.front().getTerminator());

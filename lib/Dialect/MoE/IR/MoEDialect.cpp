@@ -101,10 +101,24 @@ LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
              << name << "', got " << attribute.getValue();
     return success();
   }
+  if (name == kQueueAttrName) {
+    auto queue = dyn_cast<StringAttr>(attribute.getValue());
+    if (!queue || (queue != "compute" && queue != "communication"))
+      return op->emitOpError("expected \"compute\" or \"communication\" as '")
+             << name << "', got " << attribute.getValue();
+    return success();
+  }
+  if (name == kStageAttrName) {
+    auto stage = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (!stage || !stage.getType().isInteger(64) || stage.getInt() < 0)
+      return op->emitOpError("expected an i64 of 0 or more as '")
+             << name << "', got " << attribute.getValue();
+    return success();
+  }
   // Notes that passes leave for each other.
   if (llvm::is_contained({"moe.abi", "moe.cost", "moe.flops_per_token",
                           "moe.kind", "moe.layers", "moe.numerics",
-                          "moe.variant"},
+                          "moe.ranks", "moe.schedule", "moe.variant"},
                          name))
     return success();
   return op->emitOpError("expected no attribute '") << name << "' on an op";

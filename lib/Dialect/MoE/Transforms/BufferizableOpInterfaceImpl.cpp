@@ -52,10 +52,9 @@ struct ReadsOperands
 /// An op with a tensor form and a buffer form.
 template <typename OpTy, typename Model = void>
 struct ComputeOpModel
-    : public ReadsOperands<
-          std::conditional_t<std::is_void_v<Model>, ComputeOpModel<OpTy>,
-                             Model>,
-          OpTy> {
+    : public ReadsOperands<std::conditional_t<std::is_void_v<Model>,
+                                              ComputeOpModel<OpTy>, Model>,
+                           OpTy> {
   bool bufferizesToAllocation(Operation *, Value) const { return true; }
 
   FailureOr<BufferLikeType> getBufferType(Operation *, Value value,
@@ -132,12 +131,11 @@ struct ReceiveSizesOpModel
         options.createAlloc(rewriter, loc, cast<MemRefType>(*type), {});
     if (failed(out))
       return failure();
-    auto buffered = ReceiveSizesOp::create(
-        rewriter, loc, TypeRange(rewriter.getIndexType()), *operands,
-        op->getAttrs());
+    auto buffered = ReceiveSizesOp::create(rewriter, loc,
+                                           TypeRange(rewriter.getIndexType()),
+                                           *operands, op->getAttrs());
     buffered.getOutsMutable().append(*out);
-    replaceOpWithBufferizedValues(rewriter, op,
-                                  {*out, buffered.getResult(0)});
+    replaceOpWithBufferizedValues(rewriter, op, {*out, buffered.getResult(0)});
     return success();
   }
 };
@@ -148,9 +146,8 @@ struct ExchangeOpModel : public ComputeOpModel<ExchangeOp, ExchangeOpModel> {
 
   static bool isInit(OpOperand &operand) {
     auto op = cast<ExchangeOp>(operand.getOwner());
-    return op.getInit() &&
-           operand.getOperandNumber() ==
-               op.getInitMutable().begin()->getOperandNumber();
+    return op.getInit() && operand.getOperandNumber() ==
+                               op.getInitMutable().begin()->getOperandNumber();
   }
   bool bufferizesToAllocation(Operation *op, Value) const {
     return !cast<ExchangeOp>(op).getInit();

@@ -50,6 +50,13 @@ inline constexpr llvm::StringLiteral kPackingAttrName = "moe.packing";
 /// plain chains of fused multiply-adds; the manifest names it.
 inline constexpr llvm::StringLiteral kNumericsAttrName = "moe.numerics";
 
+/// Attribute of ops of a schedule: which queue of the rank runs the op, "compute"
+/// or "communication" (StringAttr).
+inline constexpr llvm::StringLiteral kQueueAttrName = "moe.queue";
+/// Attribute of ops of a schedule: the op's place in its chunk (I64). Ops of one
+/// stage of all chunks precede those of the next in their queue.
+inline constexpr llvm::StringLiteral kStageAttrName = "moe.stage";
+
 /// Returns whether `op` stands in buffer form: it writes `outs` and has no
 /// tensor results.
 bool hasBufferForm(Operation *op);
