@@ -8,6 +8,7 @@
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
+#include "moira/Sharding/Passes.h"
 #include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -118,6 +119,7 @@ void moira::registerPasses() {
   moe::registerMoEPasses();
   moe::registerMoiraConversionPasses();
   moe::registerMoiraPipelinesPasses();
+  moe::registerMoiraShardingPasses();
   moe::registerMoiraVariantsPasses();
   registerPhasePipelines();
   // Upstream passes that programs and tests of ours use.
