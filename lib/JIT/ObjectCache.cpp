@@ -43,7 +43,7 @@ static std::string describeOptions(const JitOptions &options) {
          << ' ' << mlir::moe::stringifyFusions(pipeline.disabledFusions) << ' '
          << pipeline.vectorBits << pipeline.dotBF16 << pipeline.hiddenBlocks
          << ' ' << pipeline.ranks << ' ' << pipeline.copies << ' '
-         << pipeline.spareSlots << ' '
+         << pipeline.spareSlots << ' ' << pipeline.tokenBlocks << ' '
          << mlir::moe::stringifySchedule(pipeline.schedule) << ' '
          << options.optLevel << '\n'
          << pipeline.moduleName << '\n'

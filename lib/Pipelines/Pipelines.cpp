@@ -8,6 +8,7 @@
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Passes.h"
 #include "moira/Schedule/Passes.h"
+#include "moira/Sharding/Passes.h"
 #include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -72,14 +73,31 @@ static void addNumbers(OpPassManager &manager) {
   manager.addNestedPass<func::FuncOp>(moe::createNumberLayersPass());
 }
 
-/// One rank's program. A program that has collectives already stays as it is.
+/// One rank's program; or the counterpart that one rank runs.
 static void buildSharded(OpPassManager &manager,
                          const PipelineOptions &options) {
+  if (options.tokenBlocks > 0) {
+    moe::TokenBlocksPassOptions blocks;
+    blocks.entry = options.entry;
+    blocks.ranks = options.tokenBlocks;
+    manager.addPass(createInlinerPass());
+    manager.addPass(moe::createTokenBlocksPass(blocks));
+  }
+  if (options.oracle && options.hiddenBlocks > 1) {
+    moe::CutHiddenPassOptions cut;
+    cut.blocks = options.hiddenBlocks;
+    manager.addNestedPass<func::FuncOp>(moe::createCutHiddenPass(cut));
+  }
   if (!isSharded(options))
     return;
   addNumbers(manager);
-  // Here moe-shard makes the program of one rank, from options.ranks, copies
-  // and spareSlots.
+  moe::ShardPassOptions shard;
+  shard.entry = options.entry;
+  shard.ranks = options.ranks;
+  shard.copies = options.copies;
+  shard.spare = options.spareSlots;
+  manager.addPass(moe::createShardPass(shard));
+  addCleanup(manager);
 }
 
 /// Exchange, experts and exchange back in chunks.

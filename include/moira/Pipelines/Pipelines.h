@@ -57,7 +57,7 @@ struct PipelineOptions {
   /// Whether the target adds products of pairs of bf16 in one instruction.
   bool dotBF16 = false;
   /// Equal blocks that the hidden dimension of experts is packed and summed in,
-  /// where it is a multiple; ignored by the oracle.
+  /// where it is a multiple.
   int64_t hiddenBlocks = 1;
   /// Ranks to compile for. With 1 the phases `sharded` and `scheduled` change
   /// nothing. The oracle has one rank.
@@ -66,6 +66,9 @@ struct PipelineOptions {
   int64_t copies = 1;
   /// Slots of each rank beyond those that the experts need.
   int64_t spareSlots = 0;
+  /// Gives a program of one rank an input with the tokens of so many ranks, and
+  /// these blocks to decide within; 0: none.
+  int64_t tokenBlocks = 0;
   /// How exchanges are cut in chunks.
   mlir::moe::Schedule schedule = mlir::moe::Schedule::Equal;
   /// Name of the source file and description of the target, for the manifest.
