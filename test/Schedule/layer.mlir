@@ -24,7 +24,6 @@
 // SCHEDULED: moe.exchange to_tokens {{.*}} groups chunk(%[[I]] of %[[D]]) init(%{{.*}} : tensor<?x8xf32>)
 
 // Kernels are formed in the loop.
-// KERNELS: moe.variants @main [@main_decode, @main_prefill]
 // KERNELS-LABEL: @main_decode
 // KERNELS: scf.for
 // KERNELS: moe.exchange to_experts
@@ -32,6 +31,7 @@
 // KERNELS: moe.grouped_matmul {{.*}} panels
 // KERNELS: moe.exchange to_tokens
 // KERNELS: scf.yield
+// KERNELS: moe.variants @main [@main_decode, @main_prefill]
 
 // No row is copied: a chunk's results go where they are sent from.
 // BUFFERIZED-LABEL: @main_decode

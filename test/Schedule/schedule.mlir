@@ -43,7 +43,19 @@ func.func @layer(%rows: tensor<?x8xf32>, %numbers: tensor<?x1xf32>,
       groups(%groups : tensor<2xi32>) per_expert(%w : tensor<2x8x8xf32>)
       -> tensor<?x8xf32> {
   ^bb0(%r: tensor<?x8xf32>, %s: tensor<?x1xf32>, %we: tensor<8x8xf32>):
-    moe.yield %r : tensor<?x8xf32>
+    %i0 = arith.constant 0 : index
+    %k = tensor.dim %r, %i0 : tensor<?x8xf32>
+    %o = tensor.empty(%k) : tensor<?x8xf32>
+    %f = linalg.generic {
+        indexing_maps = [affine_map<(m, n) -> (m, 0)>, affine_map<(m, n) -> (m, n)>],
+        iterator_types = ["parallel", "parallel"]}
+        ins(%s : tensor<?x1xf32>) outs(%o : tensor<?x8xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      linalg.yield %a : f32
+    } -> tensor<?x8xf32>
+    %y = linalg.matmul ins(%r, %we : tensor<?x8xf32>, tensor<8x8xf32>)
+        outs(%f : tensor<?x8xf32>) -> tensor<?x8xf32>
+    moe.yield %y : tensor<?x8xf32>
   }
   %e = tensor.empty(%n) : tensor<?x8xf32>
   %scaled = linalg.generic {

@@ -41,7 +41,8 @@ struct CommandLine {
       "emit", cl::init("bundle"), cl::value_desc("bundle|object|llvm|asm"),
       cl::cat(category), cl::desc("What to make (default: bundle)")};
   cl::opt<std::string> compileTo{
-      "compile-to", cl::value_desc("input|kernels|bufferized|target"),
+      "compile-to",
+      cl::value_desc("input|sharded|scheduled|kernels|bufferized|target"),
       cl::cat(category), cl::desc("Stop after this phase and print the IR")};
   cl::opt<std::string> dumpPhases{
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
@@ -209,8 +210,9 @@ static llvm::Error emitPhase(const CommandLine &line,
                              mlir::ModuleOp module) {
   std::optional<Phase> phase = symbolizePhase(line.compileTo);
   if (!phase)
-    return llvm::createStringError("--compile-to: expected input, kernels, "
-                                   "bufferized or target, got '" +
+    return llvm::createStringError("--compile-to: expected input, sharded, "
+                                   "scheduled, kernels, bufferized or target, "
+                                   "got '" +
                                    line.compileTo + "'");
   if (llvm::Error error = compiler.lower(module, *phase))
     return error;

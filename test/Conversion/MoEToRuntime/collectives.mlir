@@ -39,8 +39,8 @@ func.func @counts(%ctx: !llvm.ptr, %mine: memref<8xi32>, %all: memref<2x8xi32>,
 
 // An exchange in parts, started and waited for; rows of 32 bytes.
 // CHECK-LABEL: func.func private @start
-// CHECK: %[[SIZES:.*]] = llvm.alloca %{{.*}} x i8
 // CHECK: %[[START:.*]] = llvm.alloca %{{.*}} x i8
+// CHECK: %[[SIZES:.*]] = llvm.alloca %{{.*}} x i8
 // CHECK: llvm.getelementptr %{{.*}}[96]
 // CHECK: %[[N:.*]] = llvm.call %{{.*}}(%{{.*}}, %[[SIZES]], %{{.*}}) : !llvm.ptr, (!llvm.ptr, !llvm.ptr, !llvm.ptr) -> i64
 // CHECK: %[[SLOTS:.*]] = llvm.mlir.constant(2 : i32)
