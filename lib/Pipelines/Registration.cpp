@@ -9,6 +9,7 @@
 #include "moira/Pipelines/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
 #include "moira/Schedule/Passes.h"
+#include "moira/Sharding/Passes.h"
 #include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -147,6 +148,7 @@ void moira::registerPasses() {
   moe::registerMoiraConversionPasses();
   moe::registerMoiraPipelinesPasses();
   moe::registerMoiraSchedulePasses();
+  moe::registerMoiraShardingPasses();
   moe::registerMoiraVariantsPasses();
   registerPhasePipelines();
   // Upstream passes that programs and tests of ours use.

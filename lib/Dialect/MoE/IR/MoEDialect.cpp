@@ -138,6 +138,23 @@ static LogicalResult verifyPacking(Operation *op, unsigned argIndex,
          << argIndex << ", got " << value;
 }
 
+/// shard_c2.
+static LogicalResult verifyShard(Operation *op, unsigned argIndex,
+                                 Attribute value) {
+  auto shard = dyn_cast<ShardAttr>(value);
+  if (!shard)
+    return op->emitOpError("expected #moe.shard as 'moe.shard' of argument #")
+           << argIndex << ", got " << value;
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function || argIndex >= function.getNumArguments() ||
+      !function.getArgAttr(argIndex, kParamAttrName))
+    return op->emitOpError(
+               "expected 'moe.shard' on a parameter only, got it on "
+               "argument #")
+           << argIndex;
+  return success();
+}
+
 /// param_c3.
 LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
                                                    unsigned regionIndex,
@@ -145,6 +162,15 @@ LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
                                                    NamedAttribute attribute) {
   if (attribute.getName() == "moe.name")
     return success();
+  if (attribute.getName() == kBlocksAttrName) {
+    if (isa<UnitAttr>(attribute.getValue()))
+      return success();
+    return op->emitOpError("expected a unit attribute as 'moe.blocks' of "
+                           "argument #")
+           << argIndex << ", got " << attribute.getValue();
+  }
+  if (attribute.getName() == kShardAttrName)
+    return verifyShard(op, argIndex, attribute.getValue());
   if (attribute.getName() == kPackingAttrName)
     return verifyPacking(op, argIndex, attribute.getValue());
   if (attribute.getName() != kParamAttrName)

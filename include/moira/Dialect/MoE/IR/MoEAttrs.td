@@ -204,6 +204,7 @@ def MoE_ShardAttr : MoE_Attr<"Shard", "shard"> {
 
     **Constraints**
     * shard_c1: experts, shards and parts are at least 1; `dim` is at least 0.
+    * shard_c2 (argument): it stands beside a `moe.param`.
   }];
   let parameters = (ins
     "int64_t":$experts,

@@ -41,6 +41,10 @@ inline constexpr llvm::StringLiteral kParamAttrName = "moe.param";
 /// experts (ShardAttr).
 inline constexpr llvm::StringLiteral kShardAttrName = "moe.shard";
 
+/// Name of the argument attribute (UnitAttr) of the input that says how many
+/// tokens each block has, `tensor<Bxi32>`.
+inline constexpr llvm::StringLiteral kBlocksAttrName = "moe.blocks";
+
 /// Name of the argument attribute that says how a parameter is packed, a
 /// dictionary of `logical` (the argument's type in the program), `slices` (how
 /// many tensors of the checkpoint it is made of), `source` (the type of one of
