@@ -170,7 +170,7 @@ static void buildBufferized(OpPassManager &manager,
 static void buildTarget(OpPassManager &manager,
                         const PipelineOptions &options) {
   // 1. Loops.
-  manager.addNestedPass<func::FuncOp>(moe::createMarkPartsPass());
+  manager.addPass(moe::createMarkPartsPass());
   moe::ConvertMoEToCPUPassOptions cpu;
   cpu.vectorBits = options.vectorBits;
   cpu.dotBF16 = options.dotBF16 && !options.oracle;

@@ -86,9 +86,8 @@ private:
   /// Plans that the memory of `memref` is kept for each chunk.
   bool keep(Value memref);
   bool isOutside(Value value) { return loop.isDefinedOutsideOfLoop(value); }
-  Value index(int64_t value) {
-    return arith::ConstantIndexOp::create(b, value);
-  }
+  /// A constant before the loop.
+  Value index(int64_t value);
   /// Where the memory of a chunk begins that has `rows` rows before it.
   Value buildBegin(const ChunkMemory &memory, Value chunk, Value rows);
   Value buildView(const ChunkMemory &memory, Value chunk, Value rows, Value n);
@@ -106,9 +105,23 @@ private:
   llvm::MapVector<Operation *, ChunkMemory> memories;
   /// Tickets of sends and backs, memref<?xindex>.
   SmallVector<Value> sendTickets, backTickets;
+  llvm::SmallDenseMap<int64_t, Value> constants;
+  Operation *firstNew = nullptr;
 };
 
 } // namespace
+
+Value LoopSplitter::index(int64_t value) {
+  Value &constant = constants[value];
+  if (!constant) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(firstNew ? firstNew : loop.getOperation());
+    constant = arith::ConstantIndexOp::create(b, value);
+    if (!firstNew)
+      firstNew = constant.getDefiningOp();
+  }
+  return constant;
+}
 
 bool LoopSplitter::keep(Value memref) {
   auto alloc = findRoot(memref).getDefiningOp<memref::AllocOp>();

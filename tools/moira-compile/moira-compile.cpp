@@ -41,9 +41,9 @@ struct CommandLine {
       "emit", cl::init("bundle"), cl::value_desc("bundle|object|llvm|asm"),
       cl::cat(category), cl::desc("What to make (default: bundle)")};
   cl::opt<std::string> compileTo{
-      "compile-to", cl::value_desc("phase"), cl::cat(category),
-      cl::desc("Stop after this phase (input, sharded, scheduled, kernels, "
-               "bufferized or target) and print the IR")};
+      "compile-to",
+      cl::value_desc("input|sharded|scheduled|kernels|bufferized|target"),
+      cl::cat(category), cl::desc("Stop after this phase and print the IR")};
   cl::opt<std::string> dumpPhases{
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
       cl::desc("Also write the IR after each phase into this folder")};

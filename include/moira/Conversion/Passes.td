@@ -79,7 +79,7 @@ def NumberLayersPass : Pass<"moe-number-layers", "::mlir::func::FuncOp"> {
   }];
 }
 
-def MarkPartsPass : Pass<"moe-mark-parts", "::mlir::func::FuncOp"> {
+def MarkPartsPass : Pass<"moe-mark-parts", "::mlir::ModuleOp"> {
   let summary = "charge time to gate, movement, exchange, experts and the rest";
   let description = [{
     On the buffer form: before each run of ops of one part inserts a call of the

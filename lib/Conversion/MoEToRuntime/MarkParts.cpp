@@ -61,12 +61,15 @@ namespace {
 
 struct MarkParts : public moe::impl::MarkPartsPassBase<MarkParts> {
   void runOnOperation() override {
-    func::FuncOp function = getOperation();
-    if (function.isDeclaration())
-      return;
-    if (insertMarks(function))
-      declareEnter(function);
-    describe(function);
+    // The declaration belongs to the module, which functions share.
+    for (auto function :
+         llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
+      if (function.isDeclaration())
+        continue;
+      if (insertMarks(function))
+        declareEnter(function);
+      describe(function);
+    }
   }
 
 private:

@@ -146,8 +146,7 @@ SlotShardsOp::reifyResultShapes(OpBuilder &builder,
 
 LogicalResult ReceiveSizesOp::verify() {
   // The bound is a number in both forms.
-  if (getNumResults() == 0 ||
-      !getResults().back().getType().isIndex())
+  if (getNumResults() == 0 || !getResults().back().getType().isIndex())
     return emitOpError("expected the bound as last result, got ")
            << getResultTypes();
   if (hasBufferForm(*this)) {

@@ -54,11 +54,11 @@ inline constexpr llvm::StringLiteral kPackingAttrName = "moe.packing";
 /// plain chains of fused multiply-adds; the manifest names it.
 inline constexpr llvm::StringLiteral kNumericsAttrName = "moe.numerics";
 
-/// Attribute of ops of a schedule: which queue of the rank runs the op, "compute"
-/// or "communication" (StringAttr).
+/// Attribute of ops of a schedule: which queue of the rank runs the op,
+/// "compute" or "communication" (StringAttr).
 inline constexpr llvm::StringLiteral kQueueAttrName = "moe.queue";
-/// Attribute of ops of a schedule: the op's place in its chunk (I64). Ops of one
-/// stage of all chunks precede those of the next in their queue.
+/// Attribute of ops of a schedule: the op's place in its chunk (I64). Ops of
+/// one stage of all chunks precede those of the next in their queue.
 inline constexpr llvm::StringLiteral kStageAttrName = "moe.stage";
 
 /// Returns whether `op` stands in buffer form: it writes `outs` and has no
@@ -66,8 +66,8 @@ inline constexpr llvm::StringLiteral kStageAttrName = "moe.stage";
 bool hasBufferForm(Operation *op);
 
 /// Whether all ranks must run `op` together, in one order: the collectives and
-/// the wait for one. Not `moe.rank`, `moe.chunks` and `moe.receive_sizes`, which
-/// each rank answers by itself.
+/// the wait for one. Not `moe.rank` and the like, which each rank answers by
+/// itself.
 bool isCollective(Operation *op);
 
 /// Returns the type of destination `i` of a compute op: that of result `i` in
