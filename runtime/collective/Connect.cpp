@@ -4,6 +4,7 @@
 #include "collective/Connect.h"
 
 #include "collective/Plugin.h"
+#include "collective/nccl/Nccl.h"
 #include "collective/tcp/TcpTransport.h"
 
 #include <cstdlib>
@@ -59,13 +60,26 @@ moira::runtime::connectRanks(const Environment &environment,
   std::string name = options.transport;
   if (name.empty())
     name = variable("MOIRA_TRANSPORT", "");
+  const std::string usual =
+      environment.launcher == Launcher::Mpi ? "mpi" : "tcp";
   if (name.empty())
-    name = environment.launcher == Launcher::Mpi ? "mpi" : "tcp";
+    name = usual;
   if (name == "mpi")
     return connectMpi(environment, options);
   if (name == "tcp")
     return connectTcp(environment, options);
-  return Status(
-      MOIRA_INVALID_ARGUMENT,
-      concat("expected the transport 'mpi' or 'tcp', got '", name, "'"));
+  if (name != "nccl")
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected the transport 'mpi', 'tcp' or 'nccl', got '",
+                         name, "'"));
+  ConnectOptions inHost = options;
+  inHost.transport = usual;
+  Result<std::unique_ptr<Transport>> control =
+      connectRanks(environment, inHost);
+  if (!control.ok())
+    return control;
+  NcclOptions nccl;
+  nccl.device = environment.localRank;
+  nccl.connectSeconds = options.seconds;
+  return openNccl(std::move(*control), nccl);
 }

@@ -15,7 +15,8 @@ namespace moira::runtime {
 
 struct ConnectOptions {
   /// "mpi" or "tcp". "": MOIRA_TRANSPORT, else what suits the launcher: mpi
-  /// under mpirun, else tcp.
+  /// under mpirun, else tcp. "nccl": messages in device memory, over the GPU
+  /// whose number is the local rank, with the launcher's for control.
   std::string transport;
   /// The file of the plug-in; "": MOIRA_MPI_PLUGIN, else where Plugin.h looks.
   std::string plugin;
@@ -23,8 +24,8 @@ struct ConnectOptions {
   double seconds = 60;
 };
 
-/// This process's end of the connections among the ranks of `environment`, in
-/// host memory. Collective. A process that was just started is one rank.
+/// This process's end of the connections among the ranks of `environment`.
+/// Collective. A process that was just started is one rank.
 Result<std::unique_ptr<Transport>>
 connectRanks(const Environment &environment,
              const ConnectOptions &options = {});

@@ -12,6 +12,26 @@ set(MOIRA_ADAPTER_SOURCES
   collective/tcp/TcpPeer.cpp
   collective/tcp/TcpTransport.cpp)
 
+# NCCL's header and the driver's, nothing else: the libraries are loaded at run
+# time, where there are any.
+find_path(MOIRA_NCCL_INCLUDE nccl.h
+  HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include
+  DOC "Folder of nccl.h and cuda.h; without it there is no NCCL transport")
+if(MOIRA_NCCL_INCLUDE AND EXISTS ${MOIRA_NCCL_INCLUDE}/cuda.h)
+  set(MOIRA_HAS_NCCL ON CACHE INTERNAL "for the tests")
+  list(APPEND MOIRA_ADAPTER_SOURCES
+    collective/nccl/NcclLibrary.cpp
+    collective/nccl/NcclTransport.cpp)
+  # The vendor's headers are not ours to be warned about.
+  set_source_files_properties(
+    collective/nccl/NcclLibrary.cpp collective/nccl/NcclTransport.cpp
+    PROPERTIES COMPILE_OPTIONS -isystem${MOIRA_NCCL_INCLUDE})
+else()
+  set(MOIRA_HAS_NCCL OFF CACHE INTERNAL "for the tests")
+  message(STATUS "No nccl.h: the NCCL transport is not built")
+  list(APPEND MOIRA_ADAPTER_SOURCES collective/nccl/NoNccl.cpp)
+endif()
+
 function(moira_add_plugins)
   # A plug-in: without it everything else works, and says what is missing.
   find_package(MPI COMPONENTS CXX)

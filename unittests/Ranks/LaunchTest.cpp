@@ -24,7 +24,7 @@ static std::vector<Outcome> run(const std::string &transport,
   // Options of mpirun come before the program.
   if (arguments[0][0] != '-')
     words.insert(words.begin(), MOIRA_RANK_WORKER);
-  if (transport == "tcp") {
+  if (transport != "mpi") {
     HeldPort port;
     return runAll(torchrun(ranks, port.port, words, more), seconds, mayStay);
   }
@@ -113,6 +113,16 @@ static std::vector<Act> acts(const char *transport) {
 INSTANTIATE_TEST_SUITE_P(Tcp, Launch, testing::Values("tcp"));
 INSTANTIATE_TEST_SUITE_P(Tcp, Misbehaving, testing::ValuesIn(acts("tcp")),
                          label);
+#ifdef MOIRA_NCCL_STANDIN
+TEST(LaunchNccl, Cases) {
+  for (const Outcome &outcome : run("nccl", {"cases"}, 120, 0,
+                                    {{"MOIRA_TRANSPORT", "nccl"},
+                                     {"MOIRA_NCCL_LIB", MOIRA_NCCL_STANDIN}})) {
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    EXPECT_FALSE(outcome.late);
+  }
+}
+#endif
 #ifdef MOIRA_HAS_MPI
 
 /// The sum of the numbers that follow `word` in a text.
