@@ -39,7 +39,8 @@ static BlockArgument findParameter(Value value) {
 
 /// Whether `op` has a meaning only among several ranks.
 static bool isOfRanks(Operation *op) {
-  return isCollective(op) || isa<RankOp, ChunksOp, ReceiveSizesOp>(op);
+  return isCollective(op) ||
+         isa<RankOp, ChunksOp, ReceiveSizesOp, SlotShardsOp>(op);
 }
 
 static LogicalResult verifyInput(Operation *op) {

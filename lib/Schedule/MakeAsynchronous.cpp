@@ -26,11 +26,19 @@ struct MakeAsynchronous
     func::FuncOp function = getOperation();
     if (function.isDeclaration())
       return;
-    IRRewriter rewriter(&getContext());
     SmallVector<scf::ForOp> loops;
     function.walk([&](scf::ForOp loop) { loops.push_back(loop); });
     for (scf::ForOp loop : loops)
-      numLoops += splitChunks(rewriter, loop);
+      numLoops += splitChunks(loop);
+    WalkResult result = function.walk([](GatherWeightsOp op) {
+      if (!hasBufferForm(op) || op.isConcatenation())
+        return WalkResult::advance();
+      op.emitOpError("expected shards of dim 1 and one part, got dim ")
+          << *op.getDim() << " and " << op.getParts() << " parts";
+      return WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      return signalPassFailure();
     hoistGathers(function);
     function.walk([](ExchangeOp op) {
       if (!hasBufferForm(op))

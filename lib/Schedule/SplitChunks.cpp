@@ -76,8 +76,7 @@ struct ChunkMemory {
 
 class LoopSplitter {
 public:
-  LoopSplitter(RewriterBase &rewriter, scf::ForOp loop)
-      : loop(loop), b(loop.getLoc(), loop, rewriter.getListener()) {}
+  explicit LoopSplitter(scf::ForOp loop) : loop(loop), b(loop.getLoc(), loop) {}
 
   bool match();
   void split();
@@ -163,7 +162,7 @@ bool LoopSplitter::match() {
         !keep(isSend ? op.getOuts()[0] : op.getRows()))
       return false;
   }
-  // What is sent at first must be there before the loop.
+  // A chunk's rows fill what was allocated for them.
   return !sends.empty() && llvm::all_of(sends, [&](ExchangeOp op) {
     return findRoot(op.getOuts()[0]) == op.getOuts()[0];
   });
@@ -327,8 +326,8 @@ void LoopSplitter::split() {
   loop.erase();
 }
 
-bool mlir::moe::detail::splitChunks(RewriterBase &rewriter, scf::ForOp loop) {
-  LoopSplitter splitter(rewriter, loop);
+bool mlir::moe::detail::splitChunks(scf::ForOp loop) {
+  LoopSplitter splitter(loop);
   if (!splitter.match())
     return false;
   splitter.split();

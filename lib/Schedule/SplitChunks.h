@@ -12,22 +12,20 @@
 
 namespace mlir::moe::detail {
 
-/// Queues the exchange `op` of the buffer form, with `rows` (of the operand at
-/// the side it reads) and `out`; returns the ticket.
+/// Queues what `op`, an exchange in buffer form, does; returns the ticket.
 Value startExchange(OpBuilder &builder, ExchangeOp op);
 
-/// The memref that `memref` is a view of, seen through ops of its block's
-/// function.
+/// The memref that `memref` is a view of, itself if it is none.
 Value findRoot(Value memref);
 
-/// The first op after `start`, in its block, that names memory of `root` or
+/// The first op after `start`, in its block, that uses memory of `root` or
 /// contains an op that does; the terminator if there is none.
 Operation *findFirstUse(Operation *start, Value root);
 
 /// Splits a loop over chunks with exchanges of the queue `communication`.
 /// Returns false, and changes nothing, where memory that a chunk travels in
 /// cannot be kept for each chunk.
-bool splitChunks(RewriterBase &rewriter, scf::ForOp loop);
+bool splitChunks(scf::ForOp loop);
 
 } // namespace mlir::moe::detail
 

@@ -137,7 +137,7 @@ def CheckSchedulePass : Pass<"moe-check-schedule", "::mlir::func::FuncOp"> {
     * a wait for a ticket that no start has given,
     * a start that is never waited for,
     * a collective under a condition, or in a loop, that ranks may not share: one
-      that depends on anything but constants, chunks and gathered counts.
+      that depends on anything but constants and numbers of chunks.
 
     ```mlir
     %t = moe.start_exchange to_experts %rows, %away, %m chunk(%i of %d) ...

@@ -56,7 +56,7 @@ void ConvertMoEToCPU::runOnOperation() {
   WalkResult result = getOperation().walk([](Operation *op) {
     if (!isa<MoEDialect>(op->getDialect()) ||
         isa<VariantsOp, RankOp, ChunksOp>(op) ||
-        (isa<ReceiveSizesOp>(op) && hasBufferForm(op)) ||
+        (isa<ReceiveSizesOp, SlotShardsOp>(op) && hasBufferForm(op)) ||
         (isCollective(op) && (hasBufferForm(op) || isa<WaitOp>(op))))
       return WalkResult::advance();
     op->emitOpError(hasBufferForm(op)

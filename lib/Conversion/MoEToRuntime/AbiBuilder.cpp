@@ -150,6 +150,15 @@ Value AbiBuilder::workers() {
   return loadField(b, context, offsetof(moira_ctx, workers), b.getI32Type());
 }
 
+Value AbiBuilder::slotTable(int64_t position) {
+  Value plans =
+      loadField(b, context, offsetof(moira_ctx, plan), pointerType(b));
+  return loadField(b, plans,
+                   position * sizeof(moira_plan) +
+                       offsetof(moira_plan, slot_table),
+                   pointerType(b));
+}
+
 Value AbiBuilder::parameter(int64_t index) {
   Value table =
       loadField(b, context, offsetof(moira_ctx, params), pointerType(b));

@@ -46,6 +46,8 @@ public:
   Value workers();
   /// The number of this rank, as i32.
   Value rank();
+  /// The slot table of the plan of the `position`-th layer; may be null.
+  Value slotTable(int64_t position);
   /// Loads the pointer of parameter `index` of the context's table.
   Value parameter(int64_t index);
 

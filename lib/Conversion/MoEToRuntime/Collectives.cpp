@@ -11,6 +11,7 @@
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -58,6 +59,7 @@ public:
   }
   void lower(RankOp op);
   void lower(ChunksOp op);
+  void lower(SlotShardsOp op);
   void lower(AllGatherOp op);
   void lower(GatherCountsOp op);
   void lower(ReceiveSizesOp op);
@@ -109,6 +111,10 @@ static LogicalResult checkMemory(Operation *op) {
     if (isa<GatherWeightsOp, StartGatherOp>(op) && !type.hasStaticShape())
       return op->emitOpError("expected weights of static shape, got ") << type;
   }
+  auto gather = dyn_cast<GatherWeightsOp>(op);
+  if (gather && !gather.isConcatenation())
+    return op->emitOpError("expected shards of dim 1 and one part, got dim ")
+           << *gather.getDim() << " and " << gather.getParts() << " parts";
   return success();
 }
 
@@ -208,6 +214,52 @@ void CollectiveLowering::lower(ChunksOp op) {
   op.getResult().replaceAllUsesWith(toIndex(chunks));
 }
 
+/// Plans stand in the order of the manifest's layers.
+static int64_t findPlan(func::FuncOp step, int64_t layer) {
+  auto layers = step->getAttrOfType<ArrayAttr>("moe.layers");
+  int64_t position = 0;
+  if (layers)
+    for (auto description : layers.getAsRange<DictionaryAttr>())
+      position += description.getAs<IntegerAttr>("index").getInt() < layer;
+  return position;
+}
+
+void CollectiveLowering::lower(SlotShardsOp op) {
+  PlacementAttr placement = op.getPlacement();
+  auto slots = static_cast<int64_t>(placement.getSlots());
+  Value table = abi.slotTable(findPlan(step, op.getLayer().value_or(0)));
+  Value null = LLVM::ZeroOp::create(b, table.getType());
+  Value isIdentity =
+      LLVM::ICmpOp::create(b, LLVM::ICmpPredicate::eq, table, null);
+  Value first = arith::MulIOp::create(b, abi.rank(), i32(slots));
+  auto loop = scf::ForOp::create(b, arith::ConstantIndexOp::create(b, 0),
+                                 arith::ConstantIndexOp::create(b, slots),
+                                 arith::ConstantIndexOp::create(b, 1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value slot = loop.getInductionVar();
+  Value place = arith::AddIOp::create(
+      b, first, arith::IndexCastOp::create(b, b.getI32Type(), slot));
+  auto unit = scf::IfOp::create(b, TypeRange{b.getI32Type()}, isIdentity,
+                                /*withElseRegion=*/true);
+  b.setInsertionPointToStart(unit.thenBlock());
+  scf::YieldOp::create(b, place);
+  b.setInsertionPointToStart(unit.elseBlock());
+  Value address = LLVM::GEPOp::create(b, table.getType(), b.getI32Type(), table,
+                                      ArrayRef<LLVM::GEPArg>{place});
+  scf::YieldOp::create(b,
+                       Value(LLVM::LoadOp::create(b, b.getI32Type(), address)));
+  b.setInsertionPointAfter(unit);
+  // -1, as in an empty slot, is large here.
+  int64_t units = placement.getExperts() * placement.getShards();
+  Value isUnit = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
+                                       unit.getResult(0), i32(units));
+  Value shard =
+      arith::RemUIOp::create(b, unit.getResult(0), i32(placement.getShards()));
+  memref::StoreOp::create(b, arith::SelectOp::create(b, isUnit, shard, i32(-1)),
+                          op.getOuts()[0], slot);
+}
+
 void CollectiveLowering::lower(AllGatherOp op) {
   auto type = cast<MemRefType>(op.getMine().getType());
   abi.allGather(pointer(op.getMine()), AbiBuilder::i64(b, getStaticBytes(type)),
@@ -266,9 +318,9 @@ LogicalResult mlir::moe::lowerCollectives(func::FuncOp step,
   CollectiveLowering lowering(step, converter, parameterIndex);
   WalkResult result = step.walk([&](Operation *op) {
     return TypeSwitch<Operation *, WalkResult>(op)
-        .Case<RankOp, ChunksOp, AllGatherOp, GatherCountsOp, ReceiveSizesOp,
-              ExchangeOp, StartExchangeOp, GatherWeightsOp, StartGatherOp,
-              WaitOp>([&](auto typed) {
+        .Case<RankOp, ChunksOp, SlotShardsOp, AllGatherOp, GatherCountsOp,
+              ReceiveSizesOp, ExchangeOp, StartExchangeOp, GatherWeightsOp,
+              StartGatherOp, WaitOp>([&](auto typed) {
           if (failed(checkMemory(op)))
             return WalkResult::interrupt();
           lowering.startAt(op);

@@ -21,3 +21,14 @@ func.func @weights(%ctx: !llvm.ptr, %w: memref<2x?x4xf32>, %all: memref<4x?x4xf3
       outs(%all : memref<4x?x4xf32>) : memref<2x?x4xf32>
   return
 }
+
+// -----
+
+func.func @shards(%ctx: !llvm.ptr, %w: memref<1x64x32xf32>, %all: memref<1x64x64xf32>)
+    attributes {moe.kind = "step", moe.variant = {entry = "main", name = "only"}} {
+  // expected-error @+1 {{'moe.gather_weights' op expected shards of dim 1 and one part, got dim 2 and 1 parts}}
+  moe.gather_weights %w dim 2
+      at <ranks = 4, experts = 2, shards = 2, copies = 1, slots = 1>
+      outs(%all : memref<1x64x64xf32>) : memref<1x64x32xf32>
+  return
+}

@@ -115,3 +115,30 @@ func.func @pack_w(%ctx: !llvm.ptr, %source: memref<4x4xf32>) -> memref<4x4xf32>
   %packed = memref.alloc() : memref<4x4xf32>
   return %packed : memref<4x4xf32>
 }
+
+// -----
+
+// The plan of the layer's place in the manifest, 24 bytes each; without a table
+// the units stand in order.
+// CHECK-LABEL: func.func private @shards
+// CHECK: %[[PLANS:.*]] = llvm.load
+// CHECK: %[[PLACE:.*]] = llvm.getelementptr %[[PLANS]][40]
+// CHECK: %[[TABLE:.*]] = llvm.load %[[PLACE]] : !llvm.ptr -> !llvm.ptr
+// CHECK: %[[IDENTITY:.*]] = llvm.icmp "eq" %[[TABLE]]
+// CHECK: %[[FIRST:.*]] = arith.muli
+// CHECK: scf.for
+// CHECK: %[[UNIT:.*]] = arith.addi %[[FIRST]]
+// CHECK: %[[HELD:.*]] = scf.if %[[IDENTITY]] -> (i32)
+// CHECK: scf.yield %[[UNIT]]
+// CHECK: llvm.getelementptr %[[TABLE]][%[[UNIT]]] : (!llvm.ptr, i32) -> !llvm.ptr, i32
+// CHECK: arith.cmpi ult, %[[HELD]]
+// CHECK: arith.remui %[[HELD]]
+// CHECK: memref.store
+func.func @shards(%ctx: !llvm.ptr, %h: memref<1xi32>)
+    attributes {moe.kind = "step", moe.variant = {entry = "shards", name = "only"},
+      moe.layers = [{index = 3 : i64}, {index = 7 : i64}]} {
+  moe.slot_shards
+      at <ranks = 4, experts = 2, shards = 2, copies = 2, slots = 1>
+      outs(%h : memref<1xi32>) {layer = 7 : i64}
+  return
+}

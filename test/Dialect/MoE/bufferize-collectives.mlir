@@ -100,3 +100,16 @@ func.func @weights(%w: tensor<1x64x32xf32>) -> tensor<1x128x32xf32> {
       : tensor<1x64x32xf32> -> tensor<1x128x32xf32>
   return %all : tensor<1x128x32xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @shards
+// CHECK: %[[H:.*]] = memref.alloc() {{.*}} : memref<1xi32>
+// CHECK: moe.slot_shards at {{.*}} outs(%[[H]] : memref<1xi32>)
+// CHECK: return %[[H]]
+func.func @shards() -> tensor<1xi32> {
+  %h = moe.slot_shards
+      at <ranks = 4, experts = 2, shards = 2, copies = 2, slots = 1>
+      -> tensor<1xi32>
+  return %h : tensor<1xi32>
+}

@@ -45,8 +45,8 @@ static LogicalResult foldGather(PatternRewriter &rewriter, Operation *op,
 static LogicalResult foldReceiveSizes(ReceiveSizesOp op,
                                       PatternRewriter &rewriter) {
   // The bound of one rank's rows is at home, so that it has no use here.
-  if (op->getNumResults() == 0 || !isAlone(op.getPlacement()) ||
-      op.getChunk() || !op->getResult(1).use_empty())
+  if (hasBufferForm(op) || !isAlone(op.getPlacement()) || op.getChunk() ||
+      !op->getResult(1).use_empty())
     return failure();
   Value groups =
       tensor::CollapseShapeOp::create(rewriter, op.getLoc(), op.getMatrix(),

@@ -227,6 +227,7 @@ void mlir::moe::registerBufferizableOpInterfaceExternalModels(
     PackOp::attachInterface<ComputeOpModel<PackOp>>(*context);
     AllGatherOp::attachInterface<ComputeOpModel<AllGatherOp>>(*context);
     GatherCountsOp::attachInterface<ComputeOpModel<GatherCountsOp>>(*context);
+    SlotShardsOp::attachInterface<ComputeOpModel<SlotShardsOp>>(*context);
     ReceiveSizesOp::attachInterface<ReceiveSizesOpModel>(*context);
     ExchangeOp::attachInterface<ExchangeOpModel>(*context);
     GatherWeightsOp::attachInterface<ComputeOpModel<GatherWeightsOp>>(*context);

@@ -250,6 +250,12 @@ def MoE_GatherWeightsOp : MoE_ComputeOp<"gather_weights", [
     (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
     `:` type($weights) (`->` type($results)^)?
   }];
+  let extraClassDeclaration = [{
+    /// Whether the bytes of the shards follow one another in the result.
+    bool isConcatenation() {
+      return !getDim() || (*getDim() == 1 && getParts() == 1);
+    }
+  }];
 }
 
 //===----------------------------------------------------------------------===//
