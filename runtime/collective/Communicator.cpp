@@ -86,15 +86,17 @@ Status Communicator::runNow(const Request &request) {
 //===----------------------------------------------------------------------===//
 
 Status Communicator::beginStep() {
+  queue->countStep();
   if (reported) {
     MOIRA_RETURN_IF_ERROR(queue->recover());
     reported = false;
   }
-  return queue->poll();
+  Status status = queue->poll();
+  reported = !status.ok();
+  return status;
 }
 
 Status Communicator::endStep(const Status &mine) {
-  Status outcome;
   if (!mine.ok()) {
     queue->fail(mine.code, mine.message);
   } else if (ranks() > 1) {
@@ -106,10 +108,10 @@ Status Communicator::endStep(const Status &mine) {
     request.in = &vote;
     request.bytes = 1;
     request.out = votes.data();
-    (void)runNow(request); // failure() has it
+    (void)runNow(request); // outcome() has it
   }
   queue->drain();
-  outcome = queue->failure();
+  Status outcome = queue->outcome();
   reported = !outcome.ok();
   return outcome;
 }

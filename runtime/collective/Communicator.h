@@ -56,7 +56,8 @@ public:
 
   //===--- A step --------------------------------------------------------===//
 
-  /// After a failed step waits until all ranks have left it.
+  /// After a failed step waits until all ranks have left it. On failure the
+  /// step is over; `endStep` may be called or not.
   Status beginStep();
   /// `mine` is what this rank has to say. Success where all ranks succeed;
   /// else the one failure. Returns only when no request is under way.

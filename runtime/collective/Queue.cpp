@@ -119,7 +119,7 @@ void Queue::execute(const Task &task) {
   if (status.ok())
     return;
   Failure mine{blamed >= 0 ? blamed : rank(), status.code,
-               task.request.describe() + ": " + status.message};
+               task.request.describe() + ": " + status.message, steps};
   if (!transport)
     return learn(mine);
   std::optional<Failure> known = transport->failure();
@@ -212,13 +212,20 @@ void Queue::fail(const Failure &failure) {
   learn(transport->failure().value_or(failure));
 }
 
+Status Queue::toStatus(const Failure &failure) const {
+  return Status(failure.code,
+                transport ? concat("rank ", failure.rank, ": ", failure.reason)
+                          : failure.reason);
+}
+
 Status Queue::failure() {
   std::lock_guard<std::mutex> lock(mutex);
-  if (!failed)
-    return Status();
-  return Status(failed->code,
-                transport ? concat("rank ", failed->rank, ": ", failed->reason)
-                          : failed->reason);
+  return failed ? toStatus(*failed) : Status();
+}
+
+Status Queue::outcome() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return failed && failed->step <= steps ? toStatus(*failed) : Status();
 }
 
 Status Queue::poll() {

@@ -38,13 +38,17 @@ public:
   /// The same, but fails what is under way.
   void close();
 
+  void countStep() { steps.fetch_add(1); }
   /// Fails the step on all ranks, unless it has failed already.
   void fail(const Failure &failure);
   void fail(int32_t code, const std::string &reason) {
-    fail(Failure{rank(), code, reason});
+    fail(Failure{rank(), code, reason, steps});
   }
   /// The failure, the same on all ranks; else success.
   Status failure();
+  /// The same for the step that now ends. Where the ranks have voted, a failure
+  /// of the next step can come before the last votes: it is not this step's.
+  Status outcome();
   /// Looks for a failure that another rank has told, too.
   Status poll();
   /// After a failure: waits until all ranks have left the step, and forgets
@@ -65,6 +69,7 @@ private:
   Status run(Collective &collective, const Members &members,
              const TrafficTag &tag) override;
   Status carry();
+  Status toStatus(const Failure &failure) const;
   void work();
   void execute(const Task &task);
   void learn(const Failure &failure);
@@ -75,6 +80,7 @@ private:
   const std::unique_ptr<Transport> transport;
   const CommunicatorOptions options;
   std::atomic<bool> interrupted{false};
+  std::atomic<int64_t> steps{0}; ///< begun
   Batch batch;     ///< of the collective under way, in the transport's ranks
   int blamed = -1; ///< rank that the request under way has waited for
 

@@ -39,6 +39,9 @@ struct Failure {
   int rank = -1;      ///< that gave up first, as far as known
   int32_t code = 0;   ///< MOIRA_...
   std::string reason; ///< with the operation
+  /// Steps that the rank had begun by then; travels with the rest. Tells a rank
+  /// that still waits for the end of a step whether this is about the next one.
+  int64_t step = 0;
 };
 
 /// One rank's end of the connections among `ranks()` ranks. One thread at a
