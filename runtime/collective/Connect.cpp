@@ -3,6 +3,7 @@
 
 #include "collective/Connect.h"
 
+#include "collective/InProcess.h"
 #include "collective/Plugin.h"
 #include "collective/nccl/Nccl.h"
 #include "collective/tcp/TcpTransport.h"
@@ -38,11 +39,10 @@ connectMpi(const Environment &environment, const ConnectOptions &options) {
 
 static Result<std::unique_ptr<Transport>>
 connectTcp(const Environment &environment, const ConnectOptions &options) {
-  Environment place = environment;
-  if (place.ranks == 1 && place.masterAddress.empty())
-    place.masterAddress = "127.0.0.1";
+  if (environment.ranks == 1)
+    return std::move(makeInProcess(1)[0]); // nobody to connect to
   Result<std::unique_ptr<TcpStore>> store =
-      TcpStore::open(place, options.seconds);
+      TcpStore::open(environment, options.seconds);
   if (!store.ok())
     return store.status();
   TcpOptions tcp;

@@ -49,11 +49,12 @@ private:
 struct FailureFrame {
   int32_t rank = -1;
   int32_t code = 0;
-  char reason[504] = {}; ///< ends with 0; cut where it is longer
+  int64_t step = 0;
+  char reason[496] = {}; ///< ends with 0; cut where it is longer
 
   FailureFrame() = default;
   explicit FailureFrame(const Failure &failure)
-      : rank(failure.rank), code(failure.code) {
+      : rank(failure.rank), code(failure.code), step(failure.step) {
     size_t bytes = std::min(failure.reason.size(), sizeof(reason) - 1);
     std::memcpy(reason, failure.reason.data(), bytes);
   }
@@ -61,7 +62,7 @@ struct FailureFrame {
   Failure failure() const {
     bool known = code > MOIRA_OK && code <= MOIRA_FAILED;
     return {rank, known ? code : MOIRA_FAILED,
-            std::string(reason, strnlen(reason, sizeof(reason)))};
+            std::string(reason, strnlen(reason, sizeof(reason))), step};
   }
 };
 static_assert(sizeof(FailureFrame) == 512, "the same on all ranks");

@@ -103,6 +103,8 @@ static std::vector<Act> acts(const char *transport) {
   // MPI_Init waits as long as the launcher lets it.
   if (std::string(transport) == "mpi")
     result.erase(result.begin() + 1);
+  for (const char *what : {"kill", "stop", "abort"})
+    result.push_back({transport, "step", what});
   result.push_back({transport, "between", "abort"});
   result.push_back({transport, "within", "abort"});
   result.push_back({transport, "between", "short"});

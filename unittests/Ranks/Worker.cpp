@@ -37,6 +37,7 @@ using namespace moira;
 using namespace moira::runtime;
 
 static constexpr double waitSeconds = 2;
+static double stepSeconds = 60; // of a communicator
 // More than buffers hold.
 static constexpr int64_t largeBytes = 24 << 20;
 
@@ -55,6 +56,7 @@ static Communicator &ranks() {
     CommunicatorOptions options;
     // Nodes of two ranks, so that there is something to be hierarchical about.
     options.ranksPerNode = transport->ranks() % 2 == 0 ? 2 : 0;
+    options.timeoutSeconds = stepSeconds;
     Result<std::unique_ptr<Communicator>> made =
         Communicator::create(std::move(transport), options);
     if (!made.ok())
@@ -149,6 +151,26 @@ static Status misbehave(const std::string &stage, const std::string &what,
   return exchange(largeBytes, largeBytes);
 }
 
+static Status runSteps(const std::string &what, bool isActor) {
+  std::vector<float> numbers(100000, 1.0f);
+  for (int step = 0; step < 40; ++step) {
+    MOIRA_RETURN_IF_ERROR(ranks().beginStep());
+    Status mine;
+    if (isActor && step == 20) {
+      if (what == "kill")
+        raise(SIGKILL);
+      if (what == "stop")
+        raise(SIGSTOP);
+      mine = Status(MOIRA_FAILED, "had enough");
+    } else {
+      mine =
+          ranks().allReduce(numbers.data(), 100000, MOIRA_F32, Reduction::Max);
+    }
+    MOIRA_RETURN_IF_ERROR(ranks().endStep(mine));
+  }
+  return Status();
+}
+
 int main(int argc, char **argv) {
   const std::string stage = argc > 1 ? argv[1] : "";
   Result<Environment> environment = Environment::read();
@@ -179,6 +201,9 @@ int main(int argc, char **argv) {
     for (const TrafficCount &peer : ranks().traffic().peers)
       bytes += peer.bytesSent;
     fputs(concat("counted ", bytes, "\n").c_str(), stderr);
+  } else if (stage == "step") {
+    stepSeconds = waitSeconds;
+    status = runSteps(what, isActor);
   } else if (what != "leave" || !isActor) {
     status = misbehave(stage, what, isActor);
   }
