@@ -109,6 +109,14 @@ static LogicalResult retypeParameters(func::FuncOp function,
     if (failed(shard))
       return failure();
     auto type = cast<RankedTensorType>(argument.getType());
+    auto param = function.getArgAttrOfType<ParamAttr>(argument.getArgNumber(),
+                                                      kParamAttrName);
+    if (!shard->getInFile(param, type.getRank() - 1))
+      return function.emitOpError("expected parameter #")
+             << argument.getArgNumber()
+             << " and its place in the checkpoint to be both interleaved or "
+                "neither, to cut it in shards, got "
+             << *shard << " and " << param;
     SmallVector<int64_t> shape(type.getShape());
     shape[0] = experts.front().placement.getSlots();
     for (const ShardedExpert &expert : experts)

@@ -64,9 +64,9 @@ LogicalResult TokenAnalysis::visitMoE(Operation &op) {
       return op.emitOpError("expected as many rows as this rank has tokens");
     set(op, tokens);
     return success(
-        succeeded(expectReplicated(op, noise.getSeed(), "a seed")) &&
-        succeeded(expectReplicated(op, noise.getStep(), "a step")) &&
-        succeeded(expectReplicated(op, noise.getFirst(), "a first token")));
+        succeeded(expectReplicated(op, noise.getSeed(), "seed")) &&
+        succeeded(expectReplicated(op, noise.getStep(), "step")) &&
+        succeeded(expectReplicated(op, noise.getFirst(), "first token")));
   }
   return op.emitOpError("expected an op of a program that is not sharded yet");
 }
@@ -118,7 +118,7 @@ LogicalResult TokenAnalysis::visitFor(scf::ForOp op) {
 }
 
 LogicalResult TokenAnalysis::visitIf(scf::IfOp op) {
-  if (failed(expectReplicated(*op, op.getCondition(), "a condition")) ||
+  if (failed(expectReplicated(*op, op.getCondition(), "condition")) ||
       failed(visit(*op.thenBlock())))
     return failure();
   if (!op.elseBlock())
