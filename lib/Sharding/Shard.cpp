@@ -50,7 +50,7 @@ FailureOr<int64_t> Shard::getRanks() {
   int64_t count = ranks;
   if (count < 0 || spare < 0)
     return module.emitError("expected no negative ranks and spare slots, got ")
-           << count << " and " << spare;
+           << count << " and " << spare.getValue();
   for (auto grid : module.getOps<shard::GridOp>()) {
     ArrayRef<int64_t> shape = grid.getShape();
     if (shape.size() != 1 || ShapedType::isDynamic(shape.front()))

@@ -80,10 +80,9 @@ LogicalResult TokenAnalysis::visitAssign(AssignOp op) {
     return failure();
   if (!op.getCapacity() || isReplicated(op.getCapacity()))
     return success();
-  return op.emitOpError(
-      "expected a capacity that is the same on all ranks, got "
-      "one that depends on a rank's tokens; moe.capacity "
-      "takes the maximum over ranks");
+  return op.emitOpError("expected the same capacity on all ranks, got a value "
+                        "of one rank's tokens; moe.capacity takes the maximum "
+                        "over ranks");
 }
 
 LogicalResult TokenAnalysis::visitFor(scf::ForOp op) {

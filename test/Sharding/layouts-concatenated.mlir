@@ -6,6 +6,31 @@
 // RUN: sed -n "/func.func private/,$p" %t.1 > %t.pack1
 // RUN: sed -n "/func.func private/,$p" %t.2 | diff %t.pack1 -
 
+// Gate and up are packed one by one, biases too, whether shards are put together
+// or not: what a rank holds does not depend on r.
+// RUN: grep "func.func @concatenated" %t.1 > %t.signature1
+// RUN: grep "func.func @concatenated" %t.2 | diff %t.signature1 -
+
+// CHECK-LABEL: func.func @concatenated
+// CHECK-SAME: %[[G:[^:]*]]: tensor<1x1x8x16xf32> {moe.packing = {function = @[[G_PACK:[^,]*]], logical = tensor<1x8x8xf32>, slices = 1 : i64, source = tensor<8x8xf32>}
+// CHECK-SAME: moe.shard = #moe.shard<experts = 2, shards = 2, dim = 0, parts = 2>}
+// CHECK-SAME: %[[U:[^:]*]]: tensor<1x1x8x16xf32> {moe.packing = {function = @[[U_PACK:[^,]*]], logical
+// CHECK-SAME: %[[GB:[^:]*]]: tensor<1x4xf32> {moe.packing = {function = @[[GB_PACK:[^,]*]], logical = tensor<1x8xf32>, slices = 1 : i64, source = tensor<8xf32>}
+// CHECK-SAME: %[[UB:[^:]*]]: tensor<1x4xf32>
+// R1-DAG: %[[GA:.*]] = moe.gather_weights %[[G]] dim 1 at {{.*}} : tensor<1x1x8x16xf32> -> tensor<1x2x8x16xf32>
+// R1-DAG: %[[UA:.*]] = moe.gather_weights %[[U]] dim 1
+// R1-DAG: %[[GBA:.*]] = moe.gather_weights %[[GB]] dim 1 at {{.*}} : tensor<1x4xf32> -> tensor<1x8xf32>
+// R1-DAG: %[[UBA:.*]] = moe.gather_weights %[[UB]] dim 1
+// R1: moe.grouped_matmul {{.*}} weights(%[[GA]], %[[UA]] : {{.*}} bias(%[[GBA]], %[[UBA]] : {{.*}}hidden = #moe.hidden<2 of n>
+// R1: moe.grouped_matmul {{.*}}hidden = #moe.hidden<2 of k>
+// R2: moe.grouped_matmul {{.*}} weights(%[[G]], %[[U]] : {{.*}} bias(%[[GB]], %[[UB]] :
+// R2-NOT: moe.hidden
+// CHECK: func.func private @[[GB_PACK]](
+// CHECK: tensor.extract_slice %{{.*}}[0] [4] [1] : tensor<8xf32> to tensor<4xf32>
+// CHECK: func.func private @[[G_PACK]](
+// CHECK: tensor.extract_slice %{{.*}}[0, 0] [4, 8] [1, 1] : tensor<8x8xf32> to tensor<4x8xf32>
+// CHECK: func.func private @[[U_PACK]](
+// CHECK: tensor.extract_slice %{{.*}}[4, 0] [4, 8] [1, 1] : tensor<8x8xf32> to tensor<4x8xf32>
 func.func @concatenated(%rows: tensor<?x8xf32>, %sizes: tensor<2xi32>,
     %w: tensor<2x16x8xf32> {moe.param = #moe.param<"gate_up{}">},
     %b: tensor<2x16xf32> {moe.param = #moe.param<"gate_up_bias{}">},

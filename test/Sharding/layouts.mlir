@@ -32,69 +32,23 @@
 
 // R0-DAG: %[[GA:.*]] = moe.gather_weights %[[G]] dim 1 at <ranks = 8, experts = 2, shards = 4, copies = 0, slots = 1> : tensor<1x1x8x16xbf16> -> tensor<2x4x8x16xbf16>
 // R0-DAG: %[[DA:.*]] = moe.gather_weights %[[D]] dim 1 at {{.*}} : tensor<1x1x4x16xbf16> -> tensor<2x4x4x16xbf16>
-// R0: moe.grouped_matmul {{.*}} weights(%[[GA]] : tensor<2x4x8x16xbf16>) panels {{.*}} hidden = #moe.hidden<4 of n>
-// R0: moe.grouped_matmul {{.*}} weights(%[[DA]] : tensor<2x4x4x16xbf16>) panels {{.*}} hidden = #moe.hidden<4 of k>
+// R0: moe.grouped_matmul {{.*}} weights(%[[GA]] : tensor<2x4x8x16xbf16>) panels {{.*}}hidden = #moe.hidden<4 of n>
+// R0: moe.grouped_matmul {{.*}} weights(%[[DA]] : tensor<2x4x4x16xbf16>) panels {{.*}}hidden = #moe.hidden<4 of k>
 
 // R1-DAG: %[[GA:.*]] = moe.gather_weights %[[G]] dim 1 at <ranks = 8, experts = 2, shards = 4, slots = 1> : tensor<1x1x8x16xbf16> -> tensor<1x4x8x16xbf16>
 // R1-DAG: %[[DA:.*]] = moe.gather_weights %[[D]] dim 1 at {{.*}} : tensor<1x1x4x16xbf16> -> tensor<1x4x4x16xbf16>
-// R1: moe.grouped_matmul {{.*}} weights(%[[GA]] {{.*}} hidden = #moe.hidden<4 of n>
-// R1: moe.grouped_matmul {{.*}} weights(%[[DA]] {{.*}} hidden = #moe.hidden<4 of k>
+// R1: moe.grouped_matmul {{.*}} weights(%[[GA]] {{.*}}hidden = #moe.hidden<4 of n>
+// R1: moe.grouped_matmul {{.*}} weights(%[[DA]] {{.*}}hidden = #moe.hidden<4 of k>
 
 // R2-DAG: %[[GA:.*]] = moe.gather_weights %[[G]] dim 1 at {{.*}} -> tensor<1x2x8x16xbf16>
 // R2-DAG: %[[DA:.*]] = moe.gather_weights %[[D]] dim 1 at {{.*}} -> tensor<1x2x4x16xbf16>
-// R2: moe.grouped_matmul {{.*}} weights(%[[GA]] {{.*}} hidden = #moe.hidden<2 of n>
-// R2: moe.grouped_matmul {{.*}} weights(%[[DA]] {{.*}} hidden = #moe.hidden<2 of k>
+// R2: moe.grouped_matmul {{.*}} weights(%[[GA]] {{.*}}hidden = #moe.hidden<2 of n>
+// R2: moe.grouped_matmul {{.*}} weights(%[[DA]] {{.*}}hidden = #moe.hidden<2 of k>
 
 // R4-NOT: moe.gather_weights
 // R4: moe.grouped_matmul {{.*}} weights(%[[G]] : tensor<1x1x8x16xbf16>) panels
 // R4-NOT: moe.hidden
 // R4: moe.grouped_matmul {{.*}} weights(%[[D]] : tensor<1x1x4x16xbf16>) panels
-func.func @main
-// CHECK-SAME: %[[G:[^:]*]]: tensor<1x4x8xbf16> {moe.param = #moe.param<"gate{}">, moe.shard = #moe.shard<experts = 2, shards = 4, dim = 0>}
-// CHECK-SAME: %[[GB:[^:]*]]: tensor<1x4xbf16> {{{.*}}moe.shard = #moe.shard<experts = 2, shards = 4, dim = 0>}
-// CHECK-SAME: %[[D:[^:]*]]: tensor<1x6x4xbf16> {{{.*}}moe.shard = #moe.shard<experts = 2, shards = 4, dim = 1>}
-// CHECK-SAME: %[[DB:[^:]*]]: tensor<1x6xbf16> {{{.*}}moe.shard = #moe.shard<experts = 2, shards = 4>}
-
-// CHECK: moe.gather_counts %{{.*}} : tensor<2xi32> -> tensor<8x2xi32>
-
-// R0-NOT: moe.exchange
-// R0-DAG: moe.gather_weights %[[G]] dim 1 at <ranks = 8, experts = 2, shards = 4, copies = 0, slots = 1> : tensor<1x4x8xbf16> -> tensor<2x16x8xbf16>
-// R0-DAG: moe.gather_weights %[[GB]] dim 1 at {{.*}} : tensor<1x4xbf16> -> tensor<2x16xbf16>
-// R0-DAG: moe.gather_weights %[[D]] dim 2 at {{.*}} : tensor<1x6x4xbf16> -> tensor<2x6x16xbf16>
-// R0-DAG: moe.gather_weights %[[DB]] at {{.*}} : tensor<1x6xbf16> -> tensor<2x6xbf16>
-// R0: moe.expert {{.*}} per_expert({{.*}} : tensor<2x16x8xbf16>, tensor<2x16xbf16>, tensor<2x6x16xbf16>, tensor<2x6xbf16>) -> tensor<?x6xbf16>
-
-// R1: moe.exchange to_experts
-// R1-DAG: moe.gather_weights %[[G]] dim 1 at <ranks = 8, experts = 2, shards = 4, slots = 1> : tensor<1x4x8xbf16> -> tensor<1x16x8xbf16>
-// R1-DAG: moe.gather_weights %[[GB]] dim 1 at {{.*}} -> tensor<1x16xbf16>
-// R1-DAG: moe.gather_weights %[[D]] dim 2 at {{.*}} -> tensor<1x6x16xbf16>
-// R1: moe.expert {{.*}}, %[[DB]] : tensor<1x16x8xbf16>, tensor<1x16xbf16>, tensor<1x6x16xbf16>, tensor<1x6xbf16>) -> tensor<?x6xbf16>
-// R1: moe.exchange to_tokens {{.*}} -> tensor<?x6xbf16>
-
-// R2-DAG: moe.gather_weights %[[G]] dim 1 at <ranks = 8, experts = 2, shards = 4, copies = 2, slots = 1> : tensor<1x4x8xbf16> -> tensor<1x8x8xbf16>
-// R2-DAG: moe.gather_weights %[[GB]] dim 1 at {{.*}} -> tensor<1x8xbf16>
-// R2-DAG: moe.gather_weights %[[D]] dim 2 at {{.*}} -> tensor<1x6x8xbf16>
-// R2: %[[SHARDS:.*]] = moe.slot_shards at <ranks = 8, experts = 2, shards = 4, copies = 2, slots = 1> -> tensor<1xi32>
-// R2: %[[MASKED:.*]] = linalg.generic {{.*}} ins(%[[DB]], %[[SHARDS]] : tensor<1x6xbf16>, tensor<1xi32>)
-// R2: arith.cmpi ult, %{{.*}}, %c2_i32
-// R2-NEXT: arith.select
-// R2: %[[SUMS:.*]] = moe.expert {{.*}}, %[[MASKED]] : tensor<1x8x8xbf16>, tensor<1x8xbf16>, tensor<1x6x8xbf16>, tensor<1x6xbf16>) -> tensor<?x6xf32>
-// R2: moe.yield %{{.*}} : tensor<?x6xf32>
-// R2: %[[BACK:.*]] = moe.exchange to_tokens %[[SUMS]], {{.*}} -> tensor<2x?x6xf32>
-// R2-DAG: tensor.extract_slice %[[BACK]][0, 0, 0]
-// R2-DAG: tensor.extract_slice %[[BACK]][1, 0, 0]
-// R2: %[[TOTAL:.*]] = linalg.generic
-// R2: arith.addf
-// R2: %[[ROUNDED:.*]] = arith.truncf %[[TOTAL]] : tensor<?x6xf32> to tensor<?x6xbf16>
-// R2: moe.combine %[[ROUNDED]]
-
-// R4-NOT: moe.gather_weights
-// R4: arith.cmpi ult, %{{.*}}, %c1_i32
-// R4: moe.expert {{.*}} per_expert(%[[G]], %[[GB]], %[[D]], %{{.*}} : tensor<1x4x8xbf16>, tensor<1x4xbf16>, tensor<1x6x4xbf16>, tensor<1x6xbf16>) -> tensor<?x6xf32>
-// R4: moe.exchange to_tokens {{.*}} -> tensor<4x?x6xf32>
-// R4: %[[A:.*]] = arith.addf %in, %in_
-// R4-NEXT: %[[B:.*]] = arith.addf
-// R4-NEXT: arith.addf %[[A]], %[[B]]
 func.func @main(%x: tensor<?x8xbf16>, %logits: tensor<?x2xf32>,
     %g: tensor<2x16x8xbf16> {moe.param = #moe.param<"gate{}">},
     %gb: tensor<2x16xbf16> {moe.param = #moe.param<"gate_bias{}">},

@@ -207,7 +207,7 @@ func.func @mixes_hidden(%x: tensor<?x8xf32>, %logits: tensor<?x2xf32>,
 shard.grid @ranks(shape = 2)
 
 // expected-error @+1 {{'func.func' op expected experts only to read parameter #2, which is spread over the ranks}}
-func.func read_elsewhere@(%x: tensor<?x8xf32>, %logits: tensor<?x4xf32>,
+func.func @read_elsewhere(%x: tensor<?x8xf32>, %logits: tensor<?x4xf32>,
     %g: tensor<4x16x8xf32> {moe.param = #moe.param<"gate{}">},
     %d: tensor<4x6x16xf32> {moe.param = #moe.param<"down{}">}) -> tensor<?x6xf32> {
   %ids, %weights = moe.gate %logits router<>
@@ -430,7 +430,7 @@ func.func @sharded(%sizes: tensor<4xi32>) {
 
 // -----
 
-// expected-error @+1 {{'shard.grid' op expected a grid of one static dimension, got 2, 2}}
+// expected-error @+1 {{'shard.grid' op expected a grid of one static dimension, got array<i64: 2, 2>}}
 shard.grid @ranks(shape = 2x2)
 func.func @grid() { return }
 

@@ -6,8 +6,8 @@
 // A gate and an up projection in one tensor: a shard has a piece of each.
 
 // CR1-LABEL: func.func @concatenated
-// CR1-SAME: tensor<1x8x8xf32> {{{.*}}#moe.shard<experts = 2, shards = 2, dim = 0, parts = 2>}
-// CR1-SAME: tensor<1x8xf32> {{{.*}}#moe.shard<experts = 2, shards = 2, dim = 0, parts = 2>}
+// CR1-SAME: tensor<1x8x8xf32> {moe.param = #moe.param<"gate_up{}">, moe.shard = #moe.shard<experts = 2, shards = 2, dim = 0, parts = 2>}
+// CR1-SAME: tensor<1x8xf32> {moe.param = #moe.param<"gate_up_bias{}">, moe.shard = #moe.shard<experts = 2, shards = 2, dim = 0, parts = 2>}
 // CR1: moe.gather_weights {{.*}} dim 1 at <ranks = 4, experts = 2, shards = 2, slots = 1> {parts = 2 : i64} : tensor<1x8x8xf32> -> tensor<1x16x8xf32>
 // CR1: moe.gather_weights {{.*}} dim 1 at {{.*}} {parts = 2 : i64} : tensor<1x8xf32> -> tensor<1x16xf32>
 
@@ -17,7 +17,7 @@
 // CR2: tensor.extract_slice %{{.*}}[0, 4] [%{{.*}}, 4] [1, 1] : tensor<?x8xf32> to tensor<?x4xf32>
 
 // IR1-LABEL: func.func @interleaved
-// IR1-SAME: tensor<1x8x8xf32> {{{.*}}#moe.shard<experts = 2, shards = 2, dim = 0, parts = 2, interleaved = true>}
+// IR1-SAME: tensor<1x8x8xf32> {moe.param = #moe.param<"gate_up{}">, moe.shard = #moe.shard<experts = 2, shards = 2, dim = 0, parts = 2, interleaved = true>}
 // IR1: moe.gather_weights {{.*}} dim 1 at <ranks = 4, experts = 2, shards = 2, slots = 1> : tensor<1x8x8xf32> -> tensor<1x16x8xf32>
 
 // IR2-LABEL: func.func @interleaved

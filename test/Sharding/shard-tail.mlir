@@ -13,8 +13,8 @@
 // CHECK: moe.yield %{{.*}}, %{{.*}} : tensor<?x6xf32>, tensor<?x4xf32>
 // CHECK: moe.exchange to_tokens {{.*}} -> tensor<2x?x6xf32>
 // CHECK: moe.exchange to_tokens {{.*}} -> tensor<2x?x4xf32>
-// CHECK: %[[SUM:.*]] = linalg.generic {{.*}} -> tensor<?x6xf32>
-// CHECK: linalg.generic {{.*}} -> tensor<?x4xf32>
+// CHECK: %[[SUM:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<?x6xf32>)
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<?x4xf32>)
 // CHECK: linalg.broadcast ins(%[[SHARED]] : tensor<6xf32>)
 // CHECK: arith.addf %[[SUM]], %[[RES]] : tensor<?x6xf32>
 // CHECK: arith.mulf

@@ -79,6 +79,18 @@ void cutHidden(GroupedMatmulOp second, int64_t blocks) {
   second.setHiddenAttr(HiddenAttr::get(context, blocks, HiddenDim::K));
 }
 
+/// Whether `vector` is, or puts together, shards of several parts.
+bool hasParts(func::FuncOp function, Value vector) {
+  if (auto gather = vector.getDefiningOp<GatherWeightsOp>())
+    vector = gather.getWeights();
+  auto argument = dyn_cast<BlockArgument>(vector);
+  if (!argument || argument.getOwner() != &function.getBody().front())
+    return false;
+  auto shard = function.getArgAttrOfType<ShardAttr>(argument.getArgNumber(),
+                                                    kShardAttrName);
+  return shard && shard.getParts() > 1;
+}
+
 /// Checks that shards are whole blocks.
 LogicalResult checkShards(ModuleOp module, int64_t blocks) {
   for (auto function : module.getOps<func::FuncOp>())
@@ -256,10 +268,10 @@ void AssignLayouts::assignVector(func::FuncOp function, OpOperand &vector,
   auto slice = vector.get().getDefiningOp<tensor::ExtractSliceOp>();
   if (!slice)
     return;
-  auto gather = slice.getSource().getDefiningOp<GatherWeightsOp>();
   bool isStrided = slice.getStaticStrides().back() != 1;
-  // Parts of shards are put together one by one.
-  if (!isStrided && (!gather || gather.getParts() == 1))
+  // Parts of shards are put together one by one, and are packed alike whether
+  // they are or not.
+  if (!isStrided && !hasParts(function, slice.getSource()))
     return;
   std::optional<ParameterUse> use;
   if (!fixed)
