@@ -45,6 +45,15 @@ static json::Object describe(PlacementAttr placement) {
                       {"slots", placement.getSlots()}};
 }
 
+/// Which part of which slices of the checkpoint each slot of a rank holds.
+static json::Object describe(ShardAttr shard) {
+  return json::Object{{"experts", shard.getExperts()},
+                      {"shards", shard.getShards()},
+                      {"dim", shard.getDim().value_or(-1)},
+                      {"parts", shard.getParts()},
+                      {"interleaved", shard.getInterleaved()}};
+}
+
 ManifestWriter::ManifestWriter(StringRef moduleName, StringRef triple,
                                StringRef cpu, StringRef features)
     : header{{"moira",
@@ -76,10 +85,12 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
   auto param = step.getArgAttrOfType<ParamAttr>(argument, kParamAttrName);
   auto packing = step.getArgAttrOfType<DictionaryAttr>(argument, "moe.packing");
   auto packed = cast<MemRefType>(step.getArgumentTypes()[argument]);
+  auto shard = step.getArgAttrOfType<ShardAttr>(argument, kShardAttrName);
 
   // Variants share parameters: one row per (name, part, layout).
   std::string key;
-  llvm::raw_string_ostream(key) << param << " " << packing << " " << packed;
+  llvm::raw_string_ostream(key)
+      << param << " " << packing << " " << packed << " " << shard;
   auto [it, inserted] = parameterIndex.try_emplace(key, parameters.size());
   if (!inserted)
     return it->second;
@@ -92,10 +103,10 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
       function = name.getValue();
   }
   bool stacked = param.getName().contains("{}");
-  int64_t slices =
-      stacked || logical.getRank() == 3 ? logical.getDimSize(0) : 1;
+  bool sliced = stacked || logical.getRank() == 3 || shard;
+  int64_t slices = sliced ? logical.getDimSize(0) : 1;
   ArrayRef<int64_t> slice = logical.getShape();
-  if (stacked || logical.getRank() == 3)
+  if (sliced)
     slice = slice.drop_front();
   SmallVector<int64_t> source(slice);
   if (source.size() == 2) {
@@ -117,16 +128,26 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
     layout = "panel" + std::to_string(packed.getDimSize(3));
   if (packed.getRank() == 5)
     layout += "-pairs";
-  parameters.push_back(json::Object{
+  // The program's own shape: all experts, and nothing cut.
+  SmallVector<int64_t> program(logical.getShape());
+  if (shard) {
+    program[0] = shard.getExperts();
+    if (std::optional<int64_t> dim = shard.getDim())
+      program[*dim + 1] *= shard.getShards();
+  }
+  json::Object parameter{
       {"name", param.getName()},
       {"slices", slices},
       {"source", json::Object{{"dtype", dtypeName(logical.getElementType())},
                               {"shape", shapeOf(source)}}},
       {"stacked", stacked},
-      {"logical_shape", shapeOf(logical.getShape())},
+      {"logical_shape", shapeOf(program)},
       {"packed_slice_bytes", bytes},
       {"pack", pack.symbol},
-      {"layout", layout}});
+      {"layout", layout}};
+  if (shard)
+    parameter["placement"] = describe(shard.getInFile(param, slice.size()));
+  parameters.push_back(std::move(parameter));
   packs.push_back(std::move(pack));
   return index;
 }
