@@ -29,6 +29,8 @@
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Transforms/Passes.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace moira;
 
@@ -134,7 +136,7 @@ static void buildKernels(OpPassManager &manager,
   addCleanup(manager);
   moe::AssignLayoutsPassOptions layouts;
   layouts.pairs = options.dotBF16;
-  layouts.hiddenBlocks = options.hiddenBlocks;
+  layouts.hiddenBlocks = std::max<int64_t>(1, options.hiddenBlocks);
   manager.addPass(moe::createAssignLayoutsPass(layouts));
   addCleanup(manager);
   moe::CreateVariantsPassOptions variants;
@@ -218,6 +220,16 @@ static void buildTarget(OpPassManager &manager,
   manager.addPass(moe::createLowerBF16Pass());
   addCleanup(manager);
   manager.addPass(moe::createCheckAllocationsPass());
+}
+
+int64_t moira::countHiddenBlocks(ModuleOp module, int64_t ranks) {
+  int64_t blocks = 1;
+  module.walk([&](moe::ExpertOp expert) {
+    int64_t experts = expert.getNumExperts();
+    if (experts > 0 && ranks > experts)
+      blocks = std::lcm(blocks, ranks / experts);
+  });
+  return blocks;
 }
 
 void moira::buildPhase(OpPassManager &manager, Phase phase,

@@ -5,7 +5,12 @@
 
 #include "collective/Connect.h"
 #include "collective/InProcess.h"
+#include "collective/VirtualClock.h"
+#include "io/AtomicFile.h"
 #include "support/CommandLine.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/Path.h"
 
 #include <atomic>
 #include <csignal>
@@ -60,22 +65,66 @@ connect(const Launch &launch, const RankOptions &options, int ranks) {
   return ends;
 }
 
+/// Links between ranks that --topology does not describe: each rank has one
+/// both ways, about as fast as a port of InfiniBand NDR.
+static constexpr double defaultBandwidth = 50e9, defaultLatency = 5e-6;
+
+/// The network of --clock virtual.
+static llvm::Expected<std::shared_ptr<VirtualNetwork>>
+makeNetwork(const Launch &launch, const RankOptions &options, int ranks) {
+  if (launch.processes)
+    return llvm::createStringError(
+        "--clock: expected ranks that are threads of one process for the "
+        "virtual clock, got processes");
+  if (options.topology.empty())
+    return std::make_shared<VirtualNetwork>(
+        Topology::uniform(ranks, defaultBandwidth, defaultLatency));
+  Result<Topology> topology = Topology::read(options.topology);
+  if (!topology.ok())
+    return toError(topology.status());
+  if (topology->ranks() != ranks)
+    return llvm::createStringError(options.topology + ": expected " +
+                                   llvm::Twine(ranks) + " ranks, got " +
+                                   llvm::Twine(topology->ranks()));
+  return std::make_shared<VirtualNetwork>(std::move(*topology));
+}
+
 llvm::Expected<std::unique_ptr<Grid>>
 Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   std::unique_ptr<Grid> grid(new Grid());
   grid->rankCount = ranks;
   if (ranks == 1 && !launch.processes) {
     grid->own.push_back(0);
+    if (!options.trace.empty() || options.virtualClock)
+      return llvm::createStringError(
+          llvm::Twine(options.trace.empty() ? "--clock" : "--trace") +
+          ": expected several ranks, got one");
     return grid;
+  }
+  CommunicatorOptions settings;
+  settings.timeoutSeconds = options.timeoutSeconds;
+  settings.ranksPerNode = options.ranksPerNode;
+  std::shared_ptr<VirtualNetwork> network;
+  if (options.virtualClock) {
+    auto made = makeNetwork(launch, options, ranks);
+    if (!made)
+      return made.takeError();
+    network = std::move(*made);
+    grid->virtualClock = true;
+    if (settings.ranksPerNode == 0 && !options.topology.empty())
+      settings.ranksPerNode = network->description().ranksPerNode();
   }
   auto ends = connect(launch, options, ranks);
   if (!ends.ok())
     return toError(ends.status());
-  CommunicatorOptions settings;
-  settings.timeoutSeconds = options.timeoutSeconds;
-  settings.ranksPerNode = options.ranksPerNode;
   for (std::unique_ptr<Transport> &end : *ends) {
     grid->own.push_back(end->rank());
+    if (network)
+      settings.clock = std::make_shared<VirtualClock>(network, /*factor=*/1);
+    if (!options.trace.empty()) {
+      settings.trace = std::make_shared<TraceRecorder>(end->rank());
+      grid->traces.push_back(settings.trace);
+    }
     auto made = Communicator::create(std::move(end), settings);
     if (!made.ok())
       return toError(made.status());
@@ -117,6 +166,24 @@ Status Grid::agree(const Action &action) const {
     MOIRA_RETURN_IF_ERROR(group.beginStep());
     return group.endStep(action(rank));
   });
+}
+
+llvm::Error Grid::writeTrace(llvm::StringRef path) const {
+  if (traces.empty())
+    return llvm::Error::success();
+  std::vector<TraceEvents> events;
+  for (const auto &trace : traces)
+    events.push_back(trace->events());
+  llvm::SmallString<128> file(path);
+  if (own.size() < size_t(rankCount)) {
+    llvm::StringRef extension = llvm::sys::path::extension(path);
+    file = (path.drop_back(extension.size()) + "." + llvm::Twine(own.front()) +
+            extension)
+               .str();
+  }
+  std::string text = toChromeTrace(events);
+  return toError(io::writeFile(file.str().str(), text.data(), text.size())
+                     .within("--trace"));
 }
 
 //===----------------------------------------------------------------------===//

@@ -10,6 +10,7 @@
 
 #include "bootstrap/Environment.h"
 #include "collective/Communicator.h"
+#include "statistics/Trace.h"
 
 #include "llvm/ADT/ArrayRef.h"
 
@@ -48,6 +49,8 @@ public:
     return communicators.empty() ? nullptr : communicators[rank - own.front()];
   }
   const char *transport() const;
+  /// Whether times are those of a described cluster.
+  bool isVirtual() const { return virtualClock; }
   /// Ends what a rank waits for. For signal handlers, in a grid that has
   /// communicators.
   void interrupt(int rank) const noexcept {
@@ -60,6 +63,9 @@ public:
   Status run(const Action &action) const;
   /// The same, after which all ranks of all processes have one outcome.
   Status agree(const Action &action) const;
+  /// Writes what the ranks of this process did when, where that was asked for.
+  /// A process that has not all ranks puts its own into the file's name.
+  llvm::Error writeTrace(llvm::StringRef path) const;
 
   Grid(const Grid &) = delete;
   Grid &operator=(const Grid &) = delete;
@@ -68,7 +74,9 @@ private:
   Grid() = default;
 
   int rankCount = 1;
+  bool virtualClock = false;
   std::vector<int> own;
+  std::vector<std::shared_ptr<runtime::TraceRecorder>> traces; ///< or empty
   std::vector<std::shared_ptr<runtime::Communicator>> communicators;
 };
 

@@ -124,11 +124,9 @@ LoadedProgram::compileAs(const CompileAs &as) const {
   jit.dumpDirectory.clear();
   jit.pipeline.ranks = 1;
   jit.pipeline.tokenBlocks = as.tokenBlocks ? entry().ranks : 0;
-  // The order of sums that ranks have which share experts.
-  for (const runtime::LayerSpec &layer : entry().layers)
-    if (layer.placement && options.grid.hiddenBlocks == 0)
-      jit.pipeline.hiddenBlocks =
-          std::max<int64_t>(jit.pipeline.hiddenBlocks, layer.placement->shards);
+  // The order of sums that the ranks have.
+  if (jit.pipeline.hiddenBlocks == 0)
+    jit.pipeline.hiddenBlocks = countHiddenBlocks(*module, entry().ranks);
   return compile(*module, jit);
 }
 

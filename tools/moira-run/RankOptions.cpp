@@ -210,8 +210,7 @@ llvm::Error RankCommandLine::read(RankOptions &options) const {
     return error;
   options.topology = topology;
   options.trace = trace;
-  for (const cl::opt<std::string> *option :
-       {&copies, &schedule, &spareSlots, &hiddenBlocks})
+  for (const cl::opt<std::string> *option : {&copies, &schedule, &spareSlots})
     if (options.compiledOption.empty() && option->getNumOccurrences() > 0)
       options.compiledOption = option->ArgStr.str();
   return checkTogether(options);

@@ -20,9 +20,13 @@ using std::chrono::steady_clock;
 
 /// Threads of a rank: an equal share of the processors that this process may
 /// use, unless the options say so.
-static int threadsOf(const RunOptions &options, size_t ranks) {
+static int threadsOf(const RunOptions &options, const Grid &grid) {
+  size_t ranks = grid.local().size();
   if (options.threads > 0 || ranks == 1)
     return options.threads;
+  // The virtual clock counts the time of the step's own thread.
+  if (grid.isVirtual())
+    return 1;
   int processors = Pool(0).threads();
   return std::max<int>(1, processors / static_cast<int>(ranks));
 }
@@ -35,7 +39,7 @@ RankSessions::create(std::shared_ptr<const Program> program,
   size_t ranks = grid.local().size();
   for (int rank : grid.local()) {
     SessionOptions session;
-    session.threads = threadsOf(options, ranks);
+    session.threads = threadsOf(options, grid);
     session.memoryLimit = options.memoryLimit;
     // Only the last step is reported.
     session.statisticsSteps = 1;
@@ -111,9 +115,10 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
         group->resetTraffic();
       auto started = steady_clock::now();
       MOIRA_RETURN_IF_ERROR(session.invoke(entry, views, results[place]));
-      times[place].push_back(
-          std::chrono::duration<double>(steady_clock::now() - started).count());
+      double passed =
+          std::chrono::duration<double>(steady_clock::now() - started).count();
       StepRow row = session.statistics().back();
+      times[place].push_back(grid.isVirtual() ? row.total : passed);
       std::lock_guard<std::mutex> lock(mutex);
       addParts(row, seconds);
     }

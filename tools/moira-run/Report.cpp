@@ -159,7 +159,8 @@ void Report::print(llvm::raw_ostream &stream) const {
            << formatSeconds(weightSeconds) << ")\n";
   else
     stream << " (weights " << formatSeconds(weightSeconds) << ")\n";
-  stream << "time        " << formatSeconds(firstSeconds) << " first";
+  stream << "time        " << (grid.virtualClock ? "virtual, " : "")
+         << formatSeconds(firstSeconds) << " first";
   if (!repeats.empty())
     stream << ", " << formatSeconds(median(repeats)) << " median, "
            << formatSeconds(minimum(repeats)) << " min of " << repeats.size();

@@ -37,7 +37,7 @@ static void printPlan(const Report &report, llvm::raw_ostream &stream) {
          << (grid.exchange == 0 ? "linear" : "hierarchical");
   if (!report.schedule.empty())
     stream << ", " << report.schedule;
-  stream << '\n';
+  stream << (grid.virtualClock ? ", virtual clock\n" : "\n");
 }
 
 void tools::printRanks(const Report &report, llvm::raw_ostream &stream) {

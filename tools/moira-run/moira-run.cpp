@@ -283,6 +283,8 @@ llvm::Expected<int> Run::run() {
       return error;
     if (llvm::Error error = gather())
       return error;
+    if (llvm::Error error = grid->writeTrace(options.grid.trace))
+      return error;
   }
   describe();
   // The oracle needs the memory of the weights.

@@ -7,6 +7,7 @@
 #ifndef MOIRA_PIPELINES_PIPELINES_H
 #define MOIRA_PIPELINES_PIPELINES_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
@@ -57,8 +58,8 @@ struct PipelineOptions {
   /// Whether the target adds products of pairs of bf16 in one instruction.
   bool dotBF16 = false;
   /// Equal blocks that the hidden dimension of experts is packed and summed in,
-  /// where it is a multiple.
-  int64_t hiddenBlocks = 1;
+  /// where it is a multiple; 0: as `countHiddenBlocks` says.
+  int64_t hiddenBlocks = 0;
   /// Ranks to compile for. With 1 the phases `sharded` and `scheduled` change
   /// nothing. The oracle has one rank.
   int64_t ranks = 1;
@@ -82,6 +83,10 @@ void registerDialects(mlir::DialectRegistry &registry);
 /// Registers our passes and pipelines and the upstream passes that moira-opt
 /// offers.
 void registerPasses();
+
+/// The fewest hidden blocks with which every expert of `module` can be cut in
+/// shards for `ranks` ranks; 1 where each rank has whole experts.
+int64_t countHiddenBlocks(mlir::ModuleOp module, int64_t ranks);
 
 /// Adds the passes that bring a program of phase `input` to the end of `last`.
 /// After `Target` the module has the attribute `moira.manifest` (JSON text).
