@@ -20,8 +20,7 @@ double Topology::messageSeconds(int from, int to, int64_t bytes) const {
   return latency + overhead + narrowest;
 }
 
-double
-Topology::boundSeconds(const std::vector<Transfer> &transfers) const {
+double Topology::boundSeconds(const std::vector<Transfer> &transfers) const {
   std::vector<double> traffic(linkList.size());
   for (const Transfer &transfer : transfers)
     for (int index : path(transfer.from, transfer.to))

@@ -42,12 +42,12 @@ private:
 
   Status status;
   Topology topology;
-  std::vector<int> firstRank;          ///< [nodes + 1]
+  std::vector<int> firstRank; ///< [nodes + 1]
   Link local, nic;
-  bool direct = false;                 ///< a link per pair within nodes
+  bool direct = false; ///< a link per pair within nodes
   bool nicPerRank = false;
   std::optional<Link> fabric;
-  std::vector<int> nicOut, nicIn;      ///< by rank
+  std::vector<int> nicOut, nicIn; ///< by rank
 };
 
 } // namespace moira::runtime
@@ -67,8 +67,8 @@ void TopologyReader::object(const Json &json, const std::string &where,
 }
 
 double TopologyReader::number(const Json &json, const std::string &where,
-                              const char *key,
-                              std::optional<double> otherwise, bool positive) {
+                              const char *key, std::optional<double> otherwise,
+                              bool positive) {
   if (!status.ok())
     return 0;
   std::string name = where + "." + key;
@@ -79,9 +79,9 @@ double TopologyReader::number(const Json &json, const std::string &where,
     return fault(name, concat("expected a number, got ", value.type_name()));
   double got = value.get<double>();
   if (!std::isfinite(got) || (positive ? got <= 0 : got < 0))
-    return fault(name, concat("expected a number ",
-                              positive ? "above 0" : "of at least 0", ", got ",
-                              got));
+    return fault(name,
+                 concat("expected a number ",
+                        positive ? "above 0" : "of at least 0", ", got ", got));
   return got;
 }
 
@@ -153,7 +153,8 @@ void TopologyReader::inside(int node, int first, int count) {
   end.latency /= 2;
   std::vector<int> out, in;
   for (int r = first; r < first + count && !direct && count > 1; ++r) {
-    out.push_back(add(end, concat("rank ", r, " to the switch of node ", node)));
+    out.push_back(
+        add(end, concat("rank ", r, " to the switch of node ", node)));
     in.push_back(add(end, concat("switch of node ", node, " to rank ", r)));
   }
   for (int p = first; p < first + count; ++p)
@@ -196,9 +197,9 @@ Result<Topology> TopologyReader::read(const Json &json) {
     if (entry.at(key) == second)
       return true;
     if (entry.at(key) != first)
-      fault(concat(section, ".", key), concat("expected \"", first, "\" or \"",
-                                              second, "\", got ",
-                                              entry.at(key).dump()));
+      fault(concat(section, ".", key),
+            concat("expected \"", first, "\" or \"", second, "\", got ",
+                   entry.at(key).dump()));
     return false;
   };
   if (shared || json.contains("intra"))
@@ -245,9 +246,9 @@ Result<Topology> Topology::parse(const std::string &text,
   try {
     json = Json::parse(text);
   } catch (const Json::parse_error &error) {
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat(name, ": expected JSON, got a fault at byte ",
-                         error.byte));
+    return Status(
+        MOIRA_INVALID_ARGUMENT,
+        concat(name, ": expected JSON, got a fault at byte ", error.byte));
   }
   Result<Topology> read = TopologyReader().read(json);
   return read.ok() ? std::move(read)
