@@ -92,12 +92,12 @@ Value mlir::moe::detail::sumOfLowerRanks(OpBuilder &builder, Location loc,
 }
 
 Value mlir::moe::detail::addInPairs(OpBuilder &builder, Location loc,
-                                    ValueRange parts) {
+                                    ValueRange parts,
+                                    ArrayRef<OpFoldResult> sizes) {
   Value first = parts.front();
   if (parts.size() == 1)
     return first;
   auto type = cast<RankedTensorType>(first.getType());
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, first);
   Value empty =
       tensor::EmptyOp::create(builder, loc, sizes, type.getElementType());
   AffineMap identity =

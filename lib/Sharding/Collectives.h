@@ -25,10 +25,11 @@ Value extractIndex(OpBuilder &builder, Location loc, Value vector);
 /// The sum of `all[p, 0]` over the ranks p below this one.
 Value sumOfLowerRanks(OpBuilder &builder, Location loc, Value all);
 
-/// Adds float tensors of one type in pairs: neighbours while their number is
-/// even, what is left in order (docs/ranks.md). One op, the sums are in its
-/// body.
-Value addInPairs(OpBuilder &builder, Location loc, ValueRange parts);
+/// Adds float tensors of one type and shape `sizes` in pairs: neighbours while
+/// their number is even, what is left in order (docs/ranks.md). One op, the
+/// sums are in its body.
+Value addInPairs(OpBuilder &builder, Location loc, ValueRange parts,
+                 ArrayRef<OpFoldResult> sizes);
 
 } // namespace mlir::moe::detail
 

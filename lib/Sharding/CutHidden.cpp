@@ -63,7 +63,9 @@ static void cutProduct(RewriterBase &rewriter, const LastProduct &product,
       mapping.map(init, createZeros(rewriter, loc, init));
     sums.push_back(rewriter.clone(*op, mapping)->getResult(0));
   }
-  rewriter.replaceOp(op, addInPairs(rewriter, loc, sums));
+  SmallVector<OpFoldResult> sizes =
+      tensor::getMixedSizes(rewriter, loc, op.getDpsInits()[0]);
+  rewriter.replaceOp(op, addInPairs(rewriter, loc, sums, sizes));
 }
 
 namespace {

@@ -50,7 +50,7 @@ FailureOr<int64_t> Shard::getRanks() {
   int64_t count = ranks;
   if (count < 0 || spare < 0)
     return module.emitError("expected no negative ranks and spare slots, got ")
-           << count << " and " << spare;
+           << count << " and " << spare.getValue();
   for (auto grid : module.getOps<shard::GridOp>()) {
     ArrayRef<int64_t> shape = grid.getShape();
     if (shape.size() != 1 || ShapedType::isDynamic(shape.front()))
@@ -109,6 +109,14 @@ static LogicalResult retypeParameters(func::FuncOp function,
     if (failed(shard))
       return failure();
     auto type = cast<RankedTensorType>(argument.getType());
+    auto param = function.getArgAttrOfType<ParamAttr>(argument.getArgNumber(),
+                                                      kParamAttrName);
+    if (!shard->getInFile(param, type.getRank() - 1))
+      return function.emitOpError("expected parameter #")
+             << argument.getArgNumber()
+             << " and its place in the checkpoint to be both interleaved or "
+                "neither, to cut it in shards, got "
+             << *shard << " and " << param;
     SmallVector<int64_t> shape(type.getShape());
     shape[0] = experts.front().placement.getSlots();
     for (const ShardedExpert &expert : experts)

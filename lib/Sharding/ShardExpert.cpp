@@ -132,7 +132,13 @@ Value ExpertRewriter::getHomeBound() {
   if (!expert.isPadded())
     if (auto dispatch = rows.getDefiningOp<DispatchOp>())
       return dispatch.getBound();
-  return tensor::DimOp::create(rewriter, loc, flatten(rows), 0);
+  Value count =
+      tensor::DimOp::create(rewriter, loc, rows, expert.isPadded() ? 1 : 0);
+  if (!expert.isPadded())
+    return count;
+  return arith::MulIOp::create(
+      rewriter, loc, count,
+      arith::ConstantIndexOp::create(rewriter, loc, placement.getExperts()));
 }
 
 Value ExpertRewriter::exchange(Direction direction, Value rows, Value limit,
@@ -296,7 +302,8 @@ SmallVector<Value> ExpertRewriter::addCopies(ValueRange sums) {
       parts.push_back(tensor::ExtractSliceOp::create(rewriter, loc, one, copies,
                                                      offsets, sizes, strides));
     }
-    mapping.map(product.op->getResult(0), addInPairs(rewriter, loc, parts));
+    mapping.map(product.op->getResult(0),
+                addInPairs(rewriter, loc, parts, ArrayRef(sizes).drop_front()));
   }
   for (auto [argument, rows] :
        llvm::zip(expert.getRowArgs(), expert.getRows())) {

@@ -60,10 +60,8 @@ LogicalResult TokenAnalysis::expectReplicated(Operation &op, Value value,
                                               StringRef name) {
   if (!value || isReplicated(value))
     return success();
-  return op.emitOpError("expected ")
-         << name
-         << " that is the same on all ranks, got one that depends on a rank's "
-            "tokens";
+  return op.emitOpError("expected the same ")
+         << name << " on all ranks, got a value of one rank's tokens";
 }
 
 LogicalResult TokenAnalysis::visit(Block &block) {

@@ -64,9 +64,9 @@ LogicalResult TokenAnalysis::visitMoE(Operation &op) {
       return op.emitOpError("expected as many rows as this rank has tokens");
     set(op, tokens);
     return success(
-        succeeded(expectReplicated(op, noise.getSeed(), "a seed")) &&
-        succeeded(expectReplicated(op, noise.getStep(), "a step")) &&
-        succeeded(expectReplicated(op, noise.getFirst(), "a first token")));
+        succeeded(expectReplicated(op, noise.getSeed(), "seed")) &&
+        succeeded(expectReplicated(op, noise.getStep(), "step")) &&
+        succeeded(expectReplicated(op, noise.getFirst(), "first token")));
   }
   return op.emitOpError("expected an op of a program that is not sharded yet");
 }
@@ -80,10 +80,9 @@ LogicalResult TokenAnalysis::visitAssign(AssignOp op) {
     return failure();
   if (!op.getCapacity() || isReplicated(op.getCapacity()))
     return success();
-  return op.emitOpError(
-      "expected a capacity that is the same on all ranks, got "
-      "one that depends on a rank's tokens; moe.capacity "
-      "takes the maximum over ranks");
+  return op.emitOpError("expected the same capacity on all ranks, got a value "
+                        "of one rank's tokens; moe.capacity takes the maximum "
+                        "over ranks");
 }
 
 LogicalResult TokenAnalysis::visitFor(scf::ForOp op) {
@@ -118,7 +117,7 @@ LogicalResult TokenAnalysis::visitFor(scf::ForOp op) {
 }
 
 LogicalResult TokenAnalysis::visitIf(scf::IfOp op) {
-  if (failed(expectReplicated(*op, op.getCondition(), "a condition")) ||
+  if (failed(expectReplicated(*op, op.getCondition(), "condition")) ||
       failed(visit(*op.thenBlock())))
     return failure();
   if (!op.elseBlock())

@@ -131,7 +131,7 @@ def CutHiddenPass : Pass<"moe-cut-hidden", "::mlir::func::FuncOp"> {
         outs(%bias : tensor<?x8xf32>) -> tensor<?x8xf32>
     %1 = linalg.matmul ins(%h1, %d1 : tensor<?x8xf32>, tensor<8x8xf32>)
         outs(%zeros : tensor<?x8xf32>) -> tensor<?x8xf32>
-    %y = arith.addf %0, %1 : tensor<?x8xf32>
+    %y = linalg.generic ... ins(%0, %1) ...  // %0 + %1
     ```
   }];
   let options = [

@@ -45,6 +45,15 @@ static json::Object describe(PlacementAttr placement) {
                       {"slots", placement.getSlots()}};
 }
 
+/// Which part of which slices of the checkpoint each slot of a rank holds.
+static json::Object describe(ShardAttr shard) {
+  return json::Object{{"experts", shard.getExperts()},
+                      {"shards", shard.getShards()},
+                      {"dim", shard.getDim().value_or(-1)},
+                      {"parts", shard.getParts()},
+                      {"interleaved", shard.getInterleaved()}};
+}
+
 ManifestWriter::ManifestWriter(StringRef moduleName, StringRef triple,
                                StringRef cpu, StringRef features)
     : header{{"moira",
@@ -76,10 +85,12 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
   auto param = step.getArgAttrOfType<ParamAttr>(argument, kParamAttrName);
   auto packing = step.getArgAttrOfType<DictionaryAttr>(argument, "moe.packing");
   auto packed = cast<MemRefType>(step.getArgumentTypes()[argument]);
+  auto shard = step.getArgAttrOfType<ShardAttr>(argument, kShardAttrName);
 
   // Variants share parameters: one row per (name, part, layout).
   std::string key;
-  llvm::raw_string_ostream(key) << param << " " << packing << " " << packed;
+  llvm::raw_string_ostream(key)
+      << param << " " << packing << " " << packed << " " << shard;
   auto [it, inserted] = parameterIndex.try_emplace(key, parameters.size());
   if (!inserted)
     return it->second;
@@ -117,7 +128,7 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
     layout = "panel" + std::to_string(packed.getDimSize(3));
   if (packed.getRank() == 5)
     layout += "-pairs";
-  parameters.push_back(json::Object{
+  json::Object parameter{
       {"name", param.getName()},
       {"slices", slices},
       {"source", json::Object{{"dtype", dtypeName(logical.getElementType())},
@@ -126,7 +137,10 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
       {"logical_shape", shapeOf(logical.getShape())},
       {"packed_slice_bytes", bytes},
       {"pack", pack.symbol},
-      {"layout", layout}});
+      {"layout", layout}};
+  if (shard)
+    parameter["placement"] = describe(shard.getInFile(param, slice.size()));
+  parameters.push_back(std::move(parameter));
   packs.push_back(std::move(pack));
   return index;
 }

@@ -139,6 +139,11 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     With `hidden-blocks` the hidden dimension of two products of which the second
     reads the first's result is cut in so many blocks where it is a multiple (see
     `#moe.hidden`): one per shard of an expert, so that all ranks agree on bits.
+    In a sharded program a rank has the blocks of its shards (`moe.shard`), or of
+    those that `moe.gather_weights` puts together: a weight is packed shard by
+    shard, and the gather moves packed shards. The packed type so depends on the
+    placement, not on whether rows or weights travel. Other gathers become ones of
+    whole shards in dim 1, too, and a transpose.
 
     With `pairs` panels of bf16 weights that meet bf16 rows hold pairs of steps. A
     weight that some products read as `nk` and another as `kn` (its gradient) is
