@@ -1,20 +1,23 @@
 // A layer of four experts on two ranks, sharded by hand, on its way to code. Each
 // rank has two experts; rows travel once.
 
-// RUN: moira-opt %s --moe-to-sharded=ranks=2 \
-// RUN:   | moira-opt --moe-verify-phase=phase=sharded | FileCheck %s --check-prefix=SHARDED
-// RUN: moira-opt %s --moe-to-scheduled="ranks=2 schedule=groups" \
+// RUN: moira-opt %s --moe-verify-phase=phase=sharded -o /dev/null
+// RUN: moira-opt %s --pass-pipeline='builtin.module(func.func(moe-number-layers,moe-schedule{kind=groups},cse))' \
 // RUN:   | moira-opt --moe-verify-phase=phase=scheduled | FileCheck %s --check-prefix=SCHEDULED
-// RUN: moira-opt %s --moe-to-kernels=ranks=2 | FileCheck %s --check-prefix=KERNELS
-// RUN: moira-opt %s --moe-to-bufferized=ranks=2 | FileCheck %s --check-prefix=BUFFERIZED
-// RUN: moira-opt %s --moe-to-target=ranks=2 | FileCheck %s --check-prefix=TARGET
+// RUN: moira-opt %s --pass-pipeline='builtin.module(func.func(moe-number-layers,moe-schedule,cse))' -o %t
+// RUN: moira-opt %t --moe-to-kernels | FileCheck %s --check-prefix=KERNELS
+// RUN: moira-opt %t --moe-to-bufferized | FileCheck %s --check-prefix=BUFFERIZED
+// RUN: moira-opt %t --moe-to-target | FileCheck %s --check-prefix=TARGET
 
-// SHARDED-NOT: moe.chunks
-// SHARDED: moe.gather_counts %{{.*}} {layer = 0 : i64}
-// SHARDED: moe.exchange to_experts
-// SHARDED-NOT: chunk(
-// SHARDED: moe.expert
-// SHARDED: moe.exchange to_tokens
+// Without chunks a transfer is waited for where it stands.
+// RUN: moira-opt %s --moe-to-bufferized | FileCheck %s --check-prefix=WHOLE
+// RUN: moira-opt %s --moe-to-target -o /dev/null
+
+// WHOLE-LABEL: @main_decode
+// WHOLE: %[[T:.*]] = moe.start_exchange to_experts
+// WHOLE-NEXT: moe.wait %[[T]]
+// WHOLE: %[[T:.*]] = moe.start_exchange to_tokens
+// WHOLE-NEXT: moe.wait %[[T]]
 
 // SCHEDULED: %[[D:.*]] = moe.chunks groups {layer = 0 : i64}
 // SCHEDULED: scf.for %[[I:.*]] = %{{.*}} to %[[D]]

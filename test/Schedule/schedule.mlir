@@ -22,8 +22,7 @@
 // CHECK-SAME: moe.stage = 0
 // CHECK: moe.expert rows(%[[AWAY]], %[[N]] : {{.*}}) groups(%[[S]]#0
 // CHECK-SAME: moe.queue = "compute", moe.stage = 1
-// CHECK: linalg.generic
-// CHECK-SAME: moe.queue = "compute", moe.stage = 1
+// CHECK: linalg.generic {{.*}} attrs = {moe.queue = "compute", moe.stage = 1 : i64}
 // CHECK: %[[NEXT:.*]] = moe.exchange to_tokens %{{.*}}, %[[M]], %[[BOUND]]
 // CHECK-SAME: init(%[[REST]] : tensor<?x8xf32>) {{.*}}moe.stage = 2
 // CHECK: scf.yield %[[NEXT]]
