@@ -130,13 +130,13 @@ static void buildKernels(OpPassManager &manager,
     return;
   }
   moe::FormKernelsPassOptions kernels;
+  kernels.hiddenBlocks = std::max<int64_t>(1, options.hiddenBlocks);
   for (std::string &name : moe::getFusionNames(options.disabledFusions))
     kernels.disableFusion.push_back(std::move(name));
   manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass(kernels));
   addCleanup(manager);
   moe::AssignLayoutsPassOptions layouts;
   layouts.pairs = options.dotBF16;
-  layouts.hiddenBlocks = std::max<int64_t>(1, options.hiddenBlocks);
   manager.addPass(moe::createAssignLayoutsPass(layouts));
   addCleanup(manager);
   moe::CreateVariantsPassOptions variants;

@@ -90,35 +90,3 @@ Value mlir::moe::detail::sumOfLowerRanks(OpBuilder &builder, Location loc,
       });
   return extractIndex(builder, loc, sum.getResult(0));
 }
-
-Value mlir::moe::detail::addInPairs(OpBuilder &builder, Location loc,
-                                    ValueRange parts,
-                                    ArrayRef<OpFoldResult> sizes) {
-  Value first = parts.front();
-  if (parts.size() == 1)
-    return first;
-  auto type = cast<RankedTensorType>(first.getType());
-  Value empty =
-      tensor::EmptyOp::create(builder, loc, sizes, type.getElementType());
-  AffineMap identity =
-      AffineMap::getMultiDimIdentityMap(type.getRank(), builder.getContext());
-  SmallVector<AffineMap> maps(parts.size() + 1, identity);
-  SmallVector<utils::IteratorType> kinds(type.getRank(),
-                                         utils::IteratorType::parallel);
-  auto add = [](OpBuilder &nested, Location nestedLoc, ValueRange args) {
-    SmallVector<Value> sums(args.drop_back());
-    auto plus = [&](Value a, Value b) -> Value {
-      return arith::AddFOp::create(nested, nestedLoc, a, b);
-    };
-    for (; sums.size() % 2 == 0; sums.truncate(sums.size() / 2))
-      for (size_t i = 0; 2 * i < sums.size(); ++i)
-        sums[i] = plus(sums[2 * i], sums[2 * i + 1]);
-    Value total = sums.front();
-    for (Value sum : llvm::drop_begin(sums))
-      total = plus(total, sum);
-    linalg::YieldOp::create(nested, nestedLoc, total);
-  };
-  return linalg::GenericOp::create(builder, loc, TypeRange(type), parts,
-                                   ValueRange{empty}, maps, kinds, add)
-      .getResult(0);
-}

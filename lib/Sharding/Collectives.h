@@ -25,12 +25,6 @@ Value extractIndex(OpBuilder &builder, Location loc, Value vector);
 /// The sum of `all[p, 0]` over the ranks p below this one.
 Value sumOfLowerRanks(OpBuilder &builder, Location loc, Value all);
 
-/// Adds float tensors of one type and shape `sizes` in pairs: neighbours while
-/// their number is even, what is left in order (docs/ranks.md). One op, the
-/// sums are in its body.
-Value addInPairs(OpBuilder &builder, Location loc, ValueRange parts,
-                 ArrayRef<OpFoldResult> sizes);
-
 } // namespace mlir::moe::detail
 
 #endif // MOIRA_LIB_SHARDING_COLLECTIVES_H

@@ -3,6 +3,8 @@
 
 #include "ShardExpert.h"
 
+#include "moira/Dialect/MoE/Utils/HiddenBlocks.h"
+
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
 

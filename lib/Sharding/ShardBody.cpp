@@ -27,6 +27,10 @@ public:
   Value cloneStart(Value value, Value start, Value other);
 
 private:
+  /// What takes the place of an operand.
+  Value getOperand(OpOperand &operand);
+  /// A tensor of the same elements, with the hidden dimension at `place`.
+  Value cloneUniform(Value value, HiddenPlace place);
   void cloneSlice(tensor::ExtractSliceOp slice);
   void cloneExpand(tensor::ExpandShapeOp expand);
   Type resize(Value value) {
@@ -53,18 +57,48 @@ void BodyCloner::clone(Operation &op) {
     return cloneSlice(slice);
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
     return cloneExpand(expand);
-  DenseElementsAttr constant;
-  if (matchPattern(&op, m_Constant(&constant)) &&
-      separability.getPlace(op.getResult(0))) {
-    auto type = cast<ShapedType>(resize(op.getResult(0)));
-    mapping.map(op.getResult(0),
-                arith::ConstantOp::create(builder, op.getLoc(),
-                                          constant.resizeSplat(type)));
-    return;
-  }
   Operation *copy = builder.clone(op, mapping);
+  for (auto [from, to] : llvm::zip(op.getOpOperands(), copy->getOpOperands()))
+    to.set(getOperand(from));
   for (auto [from, to] : llvm::zip(op.getResults(), copy->getResults()))
     to.setType(resize(from));
+}
+
+Value BodyCloner::getOperand(OpOperand &operand) {
+  if (auto place = separability.getUniformPlace(operand)) {
+    OpBuilder::InsertionGuard guard(builder);
+    if (Operation *user = mapping.lookupOrNull(operand.getOwner()))
+      builder.setInsertionPoint(user);
+    return cloneUniform(operand.get(), *place);
+  }
+  return mapping.lookup(operand.get());
+}
+
+Value BodyCloner::cloneUniform(Value value, HiddenPlace place) {
+  RankedTensorType type = resizeHidden(value.getType(), place, size);
+  Operation *op = value.getDefiningOp();
+  Location loc = op->getLoc();
+  if (auto fill = dyn_cast<linalg::FillOp>(op)) {
+    Value init = fill.getOutputs().front();
+    init = isUniform(init)
+               ? cloneUniform(init, place)
+               : tensor::EmptyOp::create(
+                     builder, loc,
+                     tensor::getMixedSizes(builder, loc, mapping.lookup(init)),
+                     type.getElementType());
+    return linalg::FillOp::create(
+               builder, loc, mapping.lookup(fill.getInputs().front()), init)
+        .getResult(0);
+  }
+  if (auto empty = dyn_cast<tensor::EmptyOp>(op)) {
+    SmallVector<Value> sizes;
+    for (Value dynamic : empty.getDynamicSizes())
+      sizes.push_back(mapping.lookup(dynamic));
+    return tensor::EmptyOp::create(builder, loc, type, sizes);
+  }
+  DenseElementsAttr constant;
+  matchPattern(value, m_Constant(&constant));
+  return arith::ConstantOp::create(builder, loc, constant.resizeSplat(type));
 }
 
 void BodyCloner::cloneSlice(tensor::ExtractSliceOp slice) {
@@ -72,7 +106,10 @@ void BodyCloner::cloneSlice(tensor::ExtractSliceOp slice) {
                             sizes = remap(slice.getMixedSizes()),
                             strides = remap(slice.getMixedStrides());
   auto type = cast<RankedTensorType>(resize(slice.getResult()));
-  if (auto place = separability.getPlace(slice.getSource())) {
+  std::optional<HiddenPlace> place = separability.getPlace(slice.getSource());
+  if (!place)
+    place = separability.getUniformPlace(slice.getSourceMutable());
+  if (place) {
     int64_t hidden = separability.getHiddenSize();
     // Parts one after the other begin at multiples of the hidden size.
     std::optional<int64_t> offset = getConstantIntValue(offsets[place->dim]);
@@ -95,7 +132,7 @@ void BodyCloner::cloneExpand(tensor::ExpandShapeOp expand) {
       shape[d] = builder.getIndexAttr(length);
   mapping.map(expand.getResult(), tensor::ExpandShapeOp::create(
                                       builder, expand.getLoc(), type,
-                                      mapping.lookup(expand.getSrc()),
+                                      getOperand(expand.getSrcMutable()),
                                       expand.getReassociationIndices(), shape));
 }
 

@@ -7,7 +7,7 @@
 #ifndef MOIRA_LIB_SHARDING_SHARDBODY_H
 #define MOIRA_LIB_SHARDING_SHARDBODY_H
 
-#include "moira/Sharding/Separability.h"
+#include "moira/Dialect/MoE/Utils/Separability.h"
 
 #include "mlir/IR/IRMapping.h"
 

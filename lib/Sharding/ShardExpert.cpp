@@ -6,6 +6,8 @@
 #include "Collectives.h"
 #include "ShardBody.h"
 
+#include "moira/Dialect/MoE/Utils/HiddenBlocks.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -6,7 +6,7 @@
 #ifndef MOIRA_LIB_SHARDING_SHARDEXPERT_H
 #define MOIRA_LIB_SHARDING_SHARDEXPERT_H
 
-#include "moira/Sharding/Separability.h"
+#include "moira/Dialect/MoE/Utils/Separability.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -1,4 +1,4 @@
-// DEFINE: %{layouts} = -canonicalize -cse --moe-form-kernels --moe-assign-layouts=hidden-blocks=2 -canonicalize -cse
+// DEFINE: %{layouts} = -canonicalize -cse --moe-form-kernels=hidden-blocks=2 --moe-assign-layouts -canonicalize -cse
 // RUN: moira-opt %s --moe-shard="ranks=4 r=1" %{layouts} > %t.1
 // RUN: moira-opt %s --moe-shard="ranks=4 r=2" %{layouts} > %t.2
 // RUN: FileCheck %s --check-prefixes=CHECK,R1 < %t.1

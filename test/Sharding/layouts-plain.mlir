@@ -1,4 +1,4 @@
-// RUN: moira-opt %s --moe-assign-layouts=hidden-blocks=2 | FileCheck %s
+// RUN: moira-opt %s --moe-assign-layouts | FileCheck %s
 
 // Gathers of weights that no kernel reads become concatenations of memory.
 

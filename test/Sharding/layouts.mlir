@@ -1,4 +1,4 @@
-// DEFINE: %{layouts} = -canonicalize -cse --moe-form-kernels --moe-assign-layouts=hidden-blocks=4 -canonicalize -cse
+// DEFINE: %{layouts} = -canonicalize -cse --moe-form-kernels=hidden-blocks=4 --moe-assign-layouts -canonicalize -cse
 // RUN: moira-opt %s --moe-shard="ranks=8 r=0" %{layouts} > %t.0
 // RUN: moira-opt %s --moe-shard="ranks=8 r=1" %{layouts} > %t.1
 // RUN: moira-opt %s --moe-shard="ranks=8 r=2" %{layouts} > %t.2

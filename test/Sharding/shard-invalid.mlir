@@ -440,3 +440,63 @@ func.func @grid() { return }
 module {
   func.func @none() { return }
 }
+
+// -----
+
+shard.grid @ranks(shape = 4)
+
+// expected-error @+1 {{'func.func' op expected experts to cut parameter #2 in one way, got #moe.shard<experts = 2, shards = 2, dim = 0> and #moe.shard<experts = 2, shards = 2, dim = 1>}}
+func.func @two_ways(%rows: tensor<?x8xf32>, %sizes: tensor<2xi32>,
+    %w: tensor<2x8x8xf32> {moe.param = #moe.param<"w{}">}) {
+  %y = moe.expert rows(%rows : tensor<?x8xf32>) groups(%sizes : tensor<2xi32>)
+      per_expert(%w, %w : tensor<2x8x8xf32>, tensor<2x8x8xf32>) -> tensor<?x8xf32> {
+  ^bb0(%r: tensor<?x8xf32>, %a: tensor<8x8xf32>, %b: tensor<8x8xf32>):
+    %i0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %n = tensor.dim %r, %i0 : tensor<?x8xf32>
+    %e = tensor.empty(%n) : tensor<?x8xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+    %h = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%r, %a : tensor<?x8xf32>, tensor<8x8xf32>) outs(%z : tensor<?x8xf32>) -> tensor<?x8xf32>
+    %o = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%h, %b : tensor<?x8xf32>, tensor<8x8xf32>) outs(%z : tensor<?x8xf32>) -> tensor<?x8xf32>
+    moe.yield %o : tensor<?x8xf32>
+  }
+  return
+}
+
+// -----
+
+shard.grid @ranks(shape = 4)
+
+// expected-error @+1 {{'func.func' op expected parameter #2 and its place in the checkpoint to be both interleaved or neither, to cut it in shards, got}}
+func.func @concatenated(%rows: tensor<?x8xf32>, %sizes: tensor<2xi32>,
+    %w: tensor<2x16x8xf32> {moe.param = #moe.param<"gate_up{}", part = 0 of 3, interleaved>},
+    %b: tensor<2x16xf32> {moe.param = #moe.param<"gate_up_bias{}">},
+    %d: tensor<2x6x8xf32> {moe.param = #moe.param<"down{}">}) {
+  %y = moe.expert rows(%rows : tensor<?x8xf32>) groups(%sizes : tensor<2xi32>)
+      per_expert(%w, %b, %d : tensor<2x16x8xf32>, tensor<2x16xf32>, tensor<2x6x8xf32>)
+      -> tensor<?x6xf32> {
+  ^bb0(%r: tensor<?x8xf32>, %we: tensor<16x8xf32>, %be: tensor<16xf32>, %de: tensor<6x8xf32>):
+    %i0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %n = tensor.dim %r, %i0 : tensor<?x8xf32>
+    %e16 = tensor.empty(%n) : tensor<?x16xf32>
+    %b16 = linalg.broadcast ins(%be : tensor<16xf32>) outs(%e16 : tensor<?x16xf32>) dimensions = [0]
+    %gu = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%r, %we : tensor<?x8xf32>, tensor<16x8xf32>) outs(%b16 : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %g = tensor.extract_slice %gu[0, 0] [%n, 8] [1, 1] : tensor<?x16xf32> to tensor<?x8xf32>
+    %u = tensor.extract_slice %gu[0, 8] [%n, 8] [1, 1] : tensor<?x16xf32> to tensor<?x8xf32>
+    %h = arith.mulf %g, %u : tensor<?x8xf32>
+    %e6 = tensor.empty(%n) : tensor<?x6xf32>
+    %z6 = linalg.fill ins(%zero : f32) outs(%e6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    %m = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%h, %de : tensor<?x8xf32>, tensor<6x8xf32>) outs(%z6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    moe.yield %m : tensor<?x6xf32>
+  }
+  return
+}

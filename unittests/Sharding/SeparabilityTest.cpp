@@ -4,7 +4,7 @@
 // What is found of bodies: where operands have the hidden dimension, and what
 // is in the way.
 
-#include "moira/Sharding/Separability.h"
+#include "moira/Dialect/MoE/Utils/HiddenBlocks.h"
 #include "moira/Pipelines/Pipelines.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -160,6 +160,15 @@ TEST(Separability, CutsTheLastOfThreeProducts) {
             "operand #0: whole\n"
             "operand #1: dim 0\n"
             "operand #2: dim 1\n");
+}
+
+TEST(Separability, LetsProductsOfOneShapeStartFromOneTensor) {
+  EXPECT_EQ(analyze({"6x8xf32", "6x6xf32"},
+                    product("%a", "%r", "%a0", "%z6", 8, 6) +
+                        product("%out", "%a", "%a1", "%z6", 6, 6)),
+            "hidden 6\n"
+            "operand #0: dim 0\n"
+            "operand #1: dim 1\n");
 }
 
 TEST(Separability, NamesAReductionOverHidden) {

@@ -45,40 +45,6 @@ void addUse(SmallVectorImpl<PackedArgument> &arguments, const ParameterUse &use,
   arguments.push_back({use.argument, use.packing, use.gather, {&operand}});
 }
 
-/// The blocks of a product over the part of the hidden dimension that this rank
-/// has of `blocks` in all: of its shards, or of those that it puts together.
-int64_t countBlocks(func::FuncOp function, GroupedMatmulOp op, int64_t blocks) {
-  std::optional<ParameterUse> use =
-      traceParameter(function, op.getWeights().front());
-  if (!use)
-    return blocks;
-  auto shard = function.getArgAttrOfType<ShardAttr>(
-      use->argument.getArgNumber(), kShardAttrName);
-  if (!shard || !shard.getDim())
-    return blocks;
-  return blocks / shard.getShards() * use->getParts();
-}
-
-/// Cuts the hidden dimension of two products of an expert of which the second
-/// reads the first's result, where the blocks are equal.
-void cutHidden(GroupedMatmulOp second, int64_t blocks) {
-  auto first = second.getRows().front().getDefiningOp<GroupedMatmulOp>();
-  if (!first || first.getContraction() || second.getContraction() ||
-      first.getHidden() || second.getHidden() ||
-      first.getSizes() != second.getSizes() || second.getGather())
-    return;
-  // Products outside experts have one group, sized by their rows.
-  if (second.getSizes().getDefiningOp<tensor::FromElementsOp>())
-    return;
-  blocks = countBlocks(second->getParentOfType<func::FuncOp>(), second, blocks);
-  int64_t hidden = second.getK();
-  if (blocks < 2 || ShapedType::isDynamic(hidden) || hidden % blocks != 0)
-    return;
-  MLIRContext *context = second.getContext();
-  first.setHiddenAttr(HiddenAttr::get(context, blocks, HiddenDim::N));
-  second.setHiddenAttr(HiddenAttr::get(context, blocks, HiddenDim::K));
-}
-
 /// Whether `vector` is, or puts together, shards of several parts.
 bool hasParts(func::FuncOp function, Value vector) {
   if (auto gather = vector.getDefiningOp<GatherWeightsOp>())
@@ -91,39 +57,12 @@ bool hasParts(func::FuncOp function, Value vector) {
   return shard && shard.getParts() > 1;
 }
 
-/// Checks that shards are whole blocks.
-LogicalResult checkShards(ModuleOp module, int64_t blocks) {
-  for (auto function : module.getOps<func::FuncOp>())
-    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      auto shard = function.getArgAttrOfType<ShardAttr>(i, kShardAttrName);
-      if (shard && shard.getDim() && blocks % shard.getShards() != 0)
-        return function.emitOpError("expected hidden blocks that ")
-               << shard.getShards() << " shards of parameter #" << i
-               << " divide, got " << blocks;
-    }
-  return success();
-}
-
 struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
   using AssignLayoutsPassBase::AssignLayoutsPassBase;
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
     PackFunctions functions(module);
-    if (hiddenBlocks < 1) {
-      module.emitError("expected at least one hidden block, got ")
-          << hiddenBlocks.getValue();
-      return signalPassFailure();
-    }
-    if (failed(checkShards(module, hiddenBlocks)))
-      return signalPassFailure();
-    if (hiddenBlocks > 1) {
-      // The last product of an expert is the one to cut.
-      SmallVector<GroupedMatmulOp> products;
-      module.walk([&](GroupedMatmulOp op) { products.push_back(op); });
-      for (GroupedMatmulOp op : llvm::reverse(products))
-        cutHidden(op, hiddenBlocks);
-    }
     for (func::FuncOp function : llvm::to_vector(module.getOps<func::FuncOp>()))
       if (!function.isExternal())
         assign(function, functions);

@@ -5,8 +5,8 @@
 // its last product contracts over, followed back to the first products through
 // ops that treat it element by element.
 
-#ifndef MOIRA_SHARDING_SEPARABILITY_H
-#define MOIRA_SHARDING_SEPARABILITY_H
+#ifndef MOIRA_DIALECT_MOE_UTILS_SEPARABILITY_H
+#define MOIRA_DIALECT_MOE_UTILS_SEPARABILITY_H
 
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
@@ -66,6 +66,15 @@ public:
       return std::nullopt;
     return it->second;
   }
+  /// The place of the hidden dimension in an operand of a value that has none
+  /// of its own: one of equal or undefined elements, which other ops may read
+  /// at other places.
+  std::optional<HiddenPlace> getUniformPlace(OpOperand &operand) const {
+    auto it = uniformUses.find(&operand);
+    if (it == uniformUses.end())
+      return std::nullopt;
+    return it->second;
+  }
   /// Ops after the last products, in any order.
   const llvm::SetVector<Operation *> &getTail() const { return tail; }
 
@@ -79,6 +88,7 @@ private:
   void traceStart(LastProduct &product);
   /// Notes that `value` has the hidden dimension at `place`.
   void mark(Value value, HiddenPlace place, Operation *by);
+  void markOperand(OpOperand &operand, HiddenPlace place);
   void follow(Value value);
   /// Spreads the place of `value` through `op`, which defines it, or uses it as
   /// `operand`.
@@ -93,19 +103,19 @@ private:
   SmallVector<LastProduct> last;
   llvm::SetVector<Operation *> tail;
   llvm::MapVector<Value, HiddenPlace> places;
+  DenseMap<OpOperand *, HiddenPlace> uniformUses;
   SmallVector<Value> worklist;
   int64_t hidden = 0;
   Operation *obstacle = nullptr, *copyObstacle = nullptr;
   std::string reason, copyReason;
 };
 
+/// Whether all elements of a tensor are one number, or undefined.
+bool isUniform(Value value);
+
 /// `type` with a hidden dimension of `size` at `place`.
 RankedTensorType resizeHidden(Type type, HiddenPlace place, int64_t size);
 
-/// Whether the sum over `group` neighbours of `blocks` is a subtree of the sum
-/// over all, where sums are made in pairs (docs/ranks.md).
-bool isSubtree(int64_t blocks, int64_t group);
-
 } // namespace mlir::moe
 
-#endif // MOIRA_SHARDING_SEPARABILITY_H
+#endif // MOIRA_DIALECT_MOE_UTILS_SEPARABILITY_H

@@ -3,10 +3,10 @@
 //
 // The hidden dimension through slices and reshapes, in both directions.
 
-#ifndef MOIRA_LIB_SHARDING_HIDDENVIEWS_H
-#define MOIRA_LIB_SHARDING_HIDDENVIEWS_H
+#ifndef MOIRA_LIB_DIALECT_MOE_UTILS_HIDDENVIEWS_H
+#define MOIRA_LIB_DIALECT_MOE_UTILS_HIDDENVIEWS_H
 
-#include "moira/Sharding/Separability.h"
+#include "moira/Dialect/MoE/Utils/Separability.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -30,4 +30,4 @@ std::optional<HiddenPlace> splitPlace(RankedTensorType expanded,
 
 } // namespace mlir::moe::detail
 
-#endif // MOIRA_LIB_SHARDING_HIDDENVIEWS_H
+#endif // MOIRA_LIB_DIALECT_MOE_UTILS_HIDDENVIEWS_H

@@ -7,7 +7,7 @@
 // that treats it element by element, by a first product, or by an argument that
 // can be cut.
 
-#include "moira/Sharding/Separability.h"
+#include "moira/Dialect/MoE/Utils/Separability.h"
 
 #include "HiddenViews.h"
 
@@ -28,13 +28,12 @@ RankedTensorType mlir::moe::resizeHidden(Type type, HiddenPlace place,
   return tensor.clone(shape);
 }
 
-bool mlir::moe::isSubtree(int64_t blocks, int64_t group) {
-  if (group == blocks)
-    return true;
-  // Levels at which neighbours are added.
-  for (; group % 2 == 0 && blocks % 2 == 0; group /= 2)
-    blocks /= 2;
-  return group == 1;
+bool mlir::moe::isUniform(Value value) {
+  DenseElementsAttr constant;
+  if (matchPattern(value, m_Constant(&constant)))
+    return constant.isSplat();
+  return value.getDefiningOp<tensor::EmptyOp>() ||
+         value.getDefiningOp<linalg::FillOp>();
 }
 
 void Separability::block(Operation *op, const Twine &why) {
@@ -205,6 +204,13 @@ void Separability::mark(Value value, HiddenPlace place, Operation *by) {
   worklist.push_back(value);
 }
 
+void Separability::markOperand(OpOperand &operand, HiddenPlace place) {
+  if (isUniform(operand.get()))
+    uniformUses[&operand] = place;
+  else
+    mark(operand.get(), place, operand.getOwner());
+}
+
 void Separability::follow(Value value) {
   if (Operation *op = value.getDefiningOp())
     visit(op, value, nullptr);
@@ -232,7 +238,7 @@ void Separability::visitLinalg(linalg::LinalgOp op, unsigned loop,
                        "element");
     HiddenPlace here = place;
     here.dim = *position;
-    mark(operand.get(), here, op);
+    markOperand(operand, here);
     if (op.isDpsInit(&operand))
       mark(op.getTiedOpResult(&operand), here, op);
   }
@@ -253,10 +259,13 @@ void Separability::visitLinalg(linalg::LinalgOp op, unsigned loop,
 void Separability::visit(Operation *op, Value value, OpOperand *operand) {
   HiddenPlace place = places.lookup(value);
   Value result = op->getNumResults() == 1 ? op->getResult(0) : Value();
-  auto markThrough = [&](Value other, std::optional<HiddenPlace> there) {
+  // Slices and reshapes: to the result, or back to the source.
+  auto markThrough = [&](std::optional<HiddenPlace> there) {
     if (!there)
       return block(op, "it takes the hidden dimension apart");
-    mark(other, *there, op);
+    if (operand)
+      return mark(result, *there, op);
+    markOperand(op->getOpOperand(0), *there);
   };
   if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
     OpOperand *use =
@@ -269,18 +278,15 @@ void Separability::visit(Operation *op, Value value, OpOperand *operand) {
     return visitLinalg(linalgOp, loop.getPosition(), place);
   }
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
-    return markThrough(operand ? slice.getResult() : slice.getSource(),
-                       throughSlice(slice, place, hidden, operand != nullptr));
+    return markThrough(throughSlice(slice, place, hidden, operand != nullptr));
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
     auto through = operand ? splitPlace : mergePlace;
-    return markThrough(operand ? expand.getResult() : expand.getSrc(),
-                       through(expand.getResultType(),
+    return markThrough(through(expand.getResultType(),
                                expand.getReassociationIndices(), place));
   }
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
     auto through = operand ? mergePlace : splitPlace;
-    return markThrough(operand ? collapse.getResult() : collapse.getSrc(),
-                       through(collapse.getSrcType(),
+    return markThrough(through(collapse.getSrcType(),
                                collapse.getReassociationIndices(), place));
   }
   if (auto dim = dyn_cast<tensor::DimOp>(op)) {
@@ -288,15 +294,11 @@ void Separability::visit(Operation *op, Value value, OpOperand *operand) {
       block(op, "it reads the size of the hidden dimension");
     return;
   }
-  DenseElementsAttr constant;
-  if (isa<tensor::EmptyOp>(op) ||
-      (matchPattern(op, m_Constant(&constant)) && constant.isSplat()))
-    return;
   if (isa<tensor::CastOp>(op) ||
       (result && OpTrait::hasElementwiseMappableTraits(op))) {
-    for (Value other : op->getOperands())
-      if (isa<RankedTensorType>(other.getType()))
-        mark(other, place, op);
+    for (OpOperand &other : op->getOpOperands())
+      if (isa<RankedTensorType>(other.get().getType()))
+        markOperand(other, place);
     return mark(result, place, op);
   }
   if (isa<YieldOp>(op))
