@@ -65,6 +65,9 @@ static llvm::Error dumpPhase(mlir::ModuleOp module, llvm::StringRef directory,
 
 llvm::Error HostCompiler::lower(mlir::ModuleOp module, Phase last) const {
   mlir::MLIRContext *context = module.getContext();
+  PipelineOptions pipeline = settings.pipeline;
+  if (pipeline.hiddenBlocks == 0)
+    pipeline.hiddenBlocks = countHiddenBlocks(module, pipeline.ranks);
   ErrorCollector errors(context);
   auto run = [&](mlir::PassManager &manager, Phase phase) -> llvm::Error {
     if (mlir::failed(manager.run(module)))
@@ -76,7 +79,7 @@ llvm::Error HostCompiler::lower(mlir::ModuleOp module, Phase last) const {
     mlir::PassManager manager(context);
     // Once at the end instead of after each pass: a quarter of the time.
     manager.enableVerifier(false);
-    buildPipeline(manager, last, settings.pipeline);
+    buildPipeline(manager, last, pipeline);
     if (llvm::Error error = run(manager, last))
       return error;
     if (mlir::failed(mlir::verify(module)))
@@ -87,7 +90,7 @@ llvm::Error HostCompiler::lower(mlir::ModuleOp module, Phase last) const {
   for (int i = 0; i <= static_cast<int>(last); ++i) {
     Phase phase = static_cast<Phase>(i);
     mlir::PassManager manager(context);
-    buildPhase(manager, phase, settings.pipeline);
+    buildPhase(manager, phase, pipeline);
     if (llvm::Error error = run(manager, phase))
       return error;
     if (llvm::Error error = dumpPhase(module, settings.dumpDirectory, phase))

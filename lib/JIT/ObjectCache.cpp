@@ -42,7 +42,10 @@ static std::string describeOptions(const JitOptions &options) {
          << pipeline.oracle << pipeline.exposeRouting << pipeline.replayRouting
          << ' ' << mlir::moe::stringifyFusions(pipeline.disabledFusions) << ' '
          << pipeline.vectorBits << pipeline.dotBF16 << pipeline.hiddenBlocks
-         << ' ' << options.optLevel << '\n'
+         << ' ' << pipeline.ranks << ' ' << pipeline.copies << ' '
+         << pipeline.spareSlots << ' ' << pipeline.tokenBlocks << ' '
+         << mlir::moe::stringifySchedule(pipeline.schedule) << ' '
+         << options.optLevel << '\n'
          << pipeline.moduleName << '\n'
          << pipeline.triple << '\n'
          << pipeline.cpu << '\n'

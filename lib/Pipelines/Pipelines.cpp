@@ -8,6 +8,8 @@
 #include "moira/Dialect/MoE/Transforms/Fusions.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Passes.h"
+#include "moira/Schedule/Passes.h"
+#include "moira/Sharding/Passes.h"
 #include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -27,7 +29,8 @@
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/ADT/StringSwitch.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace moira;
@@ -36,6 +39,10 @@ llvm::StringRef moira::stringifyPhase(Phase phase) {
   switch (phase) {
   case Phase::Input:
     return "input";
+  case Phase::Sharded:
+    return "sharded";
+  case Phase::Scheduled:
+    return "scheduled";
   case Phase::Kernels:
     return "kernels";
   case Phase::Bufferized:
@@ -47,12 +54,10 @@ llvm::StringRef moira::stringifyPhase(Phase phase) {
 }
 
 std::optional<Phase> moira::symbolizePhase(llvm::StringRef name) {
-  return llvm::StringSwitch<std::optional<Phase>>(name)
-      .Case("input", Phase::Input)
-      .Case("kernels", Phase::Kernels)
-      .Case("bufferized", Phase::Bufferized)
-      .Case("target", Phase::Target)
-      .Default(std::nullopt);
+  for (Phase phase : kPhases)
+    if (name == stringifyPhase(phase))
+      return phase;
+  return std::nullopt;
 }
 
 static void addCleanup(OpPassManager &manager) {
@@ -69,12 +74,59 @@ static moe::CPUTileOptions getTileOptions(const PipelineOptions &options) {
   return tiles;
 }
 
-/// Variants, experts as grouped matmuls, packed parameters; or the oracle.
-static void buildKernels(OpPassManager &manager,
-                         const PipelineOptions &options) {
+/// Whether the program is made for several ranks.
+static bool isSharded(const PipelineOptions &options) {
+  return options.ranks > 1 && !options.oracle;
+}
+
+static void addNumbers(OpPassManager &manager) {
   manager.addPass(createInlinerPass());
   addCleanup(manager);
   manager.addNestedPass<func::FuncOp>(moe::createNumberLayersPass());
+}
+
+/// One rank's program; or the counterpart that one rank runs.
+static void buildSharded(OpPassManager &manager,
+                         const PipelineOptions &options) {
+  if (options.tokenBlocks > 0) {
+    moe::TokenBlocksPassOptions blocks;
+    blocks.entry = options.entry;
+    blocks.ranks = options.tokenBlocks;
+    manager.addPass(createInlinerPass());
+    manager.addPass(moe::createTokenBlocksPass(blocks));
+  }
+  if (options.oracle && options.hiddenBlocks > 1) {
+    moe::CutHiddenPassOptions cut;
+    cut.blocks = options.hiddenBlocks;
+    manager.addNestedPass<func::FuncOp>(moe::createCutHiddenPass(cut));
+  }
+  if (!isSharded(options))
+    return;
+  addNumbers(manager);
+  moe::ShardPassOptions shard;
+  shard.entry = options.entry;
+  shard.ranks = options.ranks;
+  shard.copies = options.copies;
+  shard.spare = options.spareSlots;
+  manager.addPass(moe::createShardPass(shard));
+  addCleanup(manager);
+}
+
+/// Exchange, experts and exchange back in chunks.
+static void buildScheduled(OpPassManager &manager,
+                           const PipelineOptions &options) {
+  if (!isSharded(options))
+    return;
+  moe::SchedulePassOptions schedule;
+  schedule.kind = moe::stringifySchedule(options.schedule).str();
+  manager.addNestedPass<func::FuncOp>(moe::createSchedulePass(schedule));
+  addCleanup(manager);
+}
+
+/// Variants, experts as grouped matmuls, packed parameters; or the oracle.
+static void buildKernels(OpPassManager &manager,
+                         const PipelineOptions &options) {
+  addNumbers(manager);
   if (options.exposeRouting || options.replayRouting) {
     moe::ExposeRoutingPassOptions expose;
     expose.function = options.entry;
@@ -88,6 +140,7 @@ static void buildKernels(OpPassManager &manager,
     return;
   }
   moe::FormKernelsPassOptions kernels;
+  kernels.hiddenBlocks = std::max<int64_t>(1, options.hiddenBlocks);
   for (std::string &name : moe::getFusionNames(options.disabledFusions))
     kernels.disableFusion.push_back(std::move(name));
   manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass(kernels));
@@ -97,7 +150,6 @@ static void buildKernels(OpPassManager &manager,
   layouts.panelWidth = tiles.tileColumns();
   layouts.lanes = tiles.lanes();
   layouts.pairs = options.dotBF16;
-  layouts.hiddenBlocks = options.hiddenBlocks;
   manager.addPass(moe::createAssignLayoutsPass(layouts));
   addCleanup(manager);
   moe::CreateVariantsPassOptions variants;
@@ -124,13 +176,16 @@ static void buildBufferized(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(
       bufferization::createBufferLoopHoistingPass());
   manager.addNestedPass<func::FuncOp>(moe::createBoundCapacityPass());
+  // Programs that are sharded by hand have collectives whatever the options.
+  manager.addNestedPass<func::FuncOp>(moe::createMakeAsynchronousPass());
+  manager.addNestedPass<func::FuncOp>(moe::createCheckSchedulePass());
 }
 
 /// Loops, the runtime's contract, the LLVM dialect.
 static void buildTarget(OpPassManager &manager,
                         const PipelineOptions &options) {
   // 1. Loops.
-  manager.addNestedPass<func::FuncOp>(moe::createMarkPartsPass());
+  manager.addPass(moe::createMarkPartsPass());
   moe::ConvertMoEToCPUPassOptions cpu;
   moe::CPUTileOptions tiles = getTileOptions(options);
   cpu.vectorBits = tiles.vectorBits;
@@ -181,11 +236,27 @@ static void buildTarget(OpPassManager &manager,
   manager.addPass(moe::createCheckAllocationsPass());
 }
 
+int64_t moira::countHiddenBlocks(ModuleOp module, int64_t ranks) {
+  int64_t blocks = 1;
+  module.walk([&](moe::ExpertOp expert) {
+    int64_t experts = expert.getNumExperts();
+    if (experts > 0 && ranks > experts)
+      blocks = std::lcm(blocks, ranks / experts);
+  });
+  return blocks;
+}
+
 void moira::buildPhase(OpPassManager &manager, Phase phase,
                        const PipelineOptions &options) {
   switch (phase) {
   case Phase::Input:
     return;
+  case Phase::Sharded:
+    buildSharded(manager, options);
+    break;
+  case Phase::Scheduled:
+    buildScheduled(manager, options);
+    break;
   case Phase::Kernels:
     buildKernels(manager, options);
     break;
@@ -203,7 +274,7 @@ void moira::buildPhase(OpPassManager &manager, Phase phase,
 
 void moira::buildPipeline(OpPassManager &manager, Phase last,
                           const PipelineOptions &options) {
-  for (Phase phase : {Phase::Kernels, Phase::Bufferized, Phase::Target})
+  for (Phase phase : kPhases)
     if (phase <= last)
       buildPhase(manager, phase, options);
 }

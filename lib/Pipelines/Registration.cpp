@@ -8,6 +8,8 @@
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 #include "moira/Pipelines/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
+#include "moira/Schedule/Passes.h"
+#include "moira/Sharding/Passes.h"
 #include "moira/Variants/Passes.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -80,12 +82,29 @@ static void registerPhasePipelines() {
     Option<bool> dotBF16{*this, "dot-bf16",
                          llvm::cl::desc("the target has a dot product of pairs "
                                         "of bf16")};
+    Option<int64_t> ranks{*this, "ranks",
+                          llvm::cl::desc("ranks to compile for"),
+                          llvm::cl::init(1)};
+    Option<int64_t> copies{*this, "copies",
+                           llvm::cl::desc("how often rows travel; 0: weights "
+                                          "are gathered"),
+                           llvm::cl::init(1)};
+    Option<int64_t> spareSlots{
+        *this, "spare-slots",
+        llvm::cl::desc("slots beyond those that the experts need")};
+    Option<std::string> schedule{
+        *this, "schedule",
+        llvm::cl::desc("how exchanges are cut: equal or groups"),
+        llvm::cl::init("equal")};
+    Option<int64_t> hiddenBlocks{
+        *this, "hidden-blocks",
+        llvm::cl::desc("blocks of the hidden dimension of experts"),
+        llvm::cl::init(1)};
     ListOption<std::string> disableFusion{
         *this, "disable-fusion",
         llvm::cl::desc("fusions to leave out: " + moe::listFusions())};
   };
-  for (moira::Phase last : {moira::Phase::Kernels, moira::Phase::Bufferized,
-                            moira::Phase::Target}) {
+  for (moira::Phase last : llvm::drop_begin(moira::kPhases)) {
     StringRef name = moira::stringifyPhase(last);
     registerPassPipeline(
         ("moe-to-" + name).str(), ("bring a program to phase " + name).str(),
@@ -99,7 +118,17 @@ static void registerPhasePipelines() {
           if (!disabled)
             return fail("disable-fusion: " +
                         llvm::toString(disabled.takeError()));
+          std::optional<moe::Schedule> schedule =
+              moe::symbolizeSchedule(given.schedule);
+          if (!schedule)
+            return fail("schedule: expected equal or groups, got '" +
+                        given.schedule.getValue() + "'");
           moira::PipelineOptions options;
+          options.ranks = given.ranks;
+          options.copies = given.copies;
+          options.spareSlots = given.spareSlots;
+          options.schedule = *schedule;
+          options.hiddenBlocks = given.hiddenBlocks;
           options.entry = given.entry;
           options.oracle = given.oracle;
           options.vectorBits = given.vectorBits;
@@ -118,6 +147,8 @@ void moira::registerPasses() {
   moe::registerMoEPasses();
   moe::registerMoiraConversionPasses();
   moe::registerMoiraPipelinesPasses();
+  moe::registerMoiraSchedulePasses();
+  moe::registerMoiraShardingPasses();
   moe::registerMoiraVariantsPasses();
   registerPhasePipelines();
   // Upstream passes that programs and tests of ours use.

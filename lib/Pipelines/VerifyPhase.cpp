@@ -9,7 +9,9 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace mlir::moe {
 #define GEN_PASS_DEF_VERIFYPHASEPASS
@@ -33,6 +35,56 @@ static BlockArgument findParameter(Value value) {
       !function.getArgAttr(argument.getArgNumber(), kParamAttrName))
     return {};
   return argument;
+}
+
+/// Whether `op` has a meaning only among several ranks.
+static bool isOfRanks(Operation *op) {
+  return isCollective(op) ||
+         isa<RankOp, ChunksOp, ReceiveSizesOp, SlotShardsOp>(op);
+}
+
+static LogicalResult verifyInput(Operation *op) {
+  if (isOfRanks(op))
+    return op->emitOpError("expected no collective at the end of phase input");
+  return success();
+}
+
+/// The chunk that `op` works on, if it is one of the ops that have one.
+static Value getChunk(Operation *op) {
+  if (auto sizes = dyn_cast<ReceiveSizesOp>(op))
+    return sizes.getChunk();
+  auto exchange = dyn_cast<ExchangeOp>(op);
+  return exchange ? exchange.getChunk() : Value();
+}
+
+static LogicalResult verifyTensorForm(Operation *op, StringRef phase) {
+  if (isOfRanks(op) &&
+      (hasBufferForm(op) || isa<StartExchangeOp, StartGatherOp, WaitOp>(op)))
+    return op->emitOpError("expected no asynchronous or buffer form at the end "
+                           "of phase ")
+           << phase;
+  return success();
+}
+
+static LogicalResult verifySharded(Operation *op) {
+  if (isa<ChunksOp>(op) || getChunk(op))
+    return op->emitOpError("expected no chunks at the end of phase sharded");
+  return verifyTensorForm(op, "sharded");
+}
+
+static LogicalResult verifyScheduled(Operation *op) {
+  if (Value chunk = getChunk(op)) {
+    auto argument = dyn_cast<BlockArgument>(chunk);
+    auto loop = argument
+                    ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
+                    : scf::ForOp();
+    if (!loop || loop.getInductionVar() != chunk ||
+        !loop.getUpperBound().getDefiningOp<ChunksOp>())
+      return op->emitOpError(
+          "expected the chunk of a loop over 'moe.chunks' at "
+          "the end of phase scheduled");
+  }
+  return verifyTensorForm(op, "scheduled");
 }
 
 static LogicalResult verifyKernels(Operation *op) {
@@ -66,6 +118,9 @@ static LogicalResult verifyBufferized(Operation *op) {
           return op->emitOpError("expected no tensors at the end of phase "
                                  "bufferized, got ")
                  << type;
+  if (isa<ExchangeOp, GatherWeightsOp>(op))
+    return op->emitOpError("expected a start and a wait at the end of phase "
+                           "bufferized");
   if (isa<bufferization::BufferizationDialect>(op->getDialect()))
     return op->emitOpError(
         "expected no bufferization op at the end of phase bufferized");
@@ -90,24 +145,40 @@ static LogicalResult verifyTarget(Operation *op) {
   return success();
 }
 
+static LogicalResult verify(moira::Phase end, Operation *op) {
+  switch (end) {
+  case moira::Phase::Input:
+    return verifyInput(op);
+  case moira::Phase::Sharded:
+    return verifySharded(op);
+  case moira::Phase::Scheduled:
+    return verifyScheduled(op);
+  case moira::Phase::Kernels:
+    return verifyKernels(op);
+  case moira::Phase::Bufferized:
+    return verifyBufferized(op);
+  case moira::Phase::Target:
+    return verifyTarget(op);
+  }
+  llvm_unreachable("not a phase");
+}
+
 namespace {
 struct VerifyPhase : public moe::impl::VerifyPhasePassBase<VerifyPhase> {
   using VerifyPhasePassBase::VerifyPhasePassBase;
 
   void runOnOperation() override {
     std::optional<moira::Phase> end = moira::symbolizePhase(phase);
-    if (!end || *end == moira::Phase::Input) {
-      getOperation().emitError("expected phase kernels, bufferized or target, "
-                               "got '")
-          << phase << "'";
+    if (!end) {
+      getOperation().emitError("expected phase ")
+          << llvm::join(llvm::map_range(moira::kPhases, moira::stringifyPhase),
+                        ", ")
+          << ", got '" << phase << "'";
       return signalPassFailure();
     }
-    auto verify = *end == moira::Phase::Kernels      ? verifyKernels
-                  : *end == moira::Phase::Bufferized ? verifyBufferized
-                                                     : verifyTarget;
     WalkResult result = getOperation()->walk([&](Operation *op) {
-      return failed(verify(op)) ? WalkResult::interrupt()
-                                : WalkResult::advance();
+      return failed(verify(*end, op)) ? WalkResult::interrupt()
+                                      : WalkResult::advance();
     });
     if (result.wasInterrupted())
       signalPassFailure();

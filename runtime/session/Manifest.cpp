@@ -26,6 +26,13 @@ int EntrySpec::variantForRows(int64_t rows) const {
   return best < 0 ? smallest : best;
 }
 
+Shape ParameterSpec::fileShape() const {
+  Shape shape = sourceShape;
+  if (placement && placement->dim >= 0)
+    shape[placement->dim] *= placement->shards;
+  return shape;
+}
+
 std::string ParameterSpec::sliceName(int64_t slice) const {
   std::string text = name;
   size_t place = text.find("{}");

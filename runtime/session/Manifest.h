@@ -9,6 +9,7 @@
 
 #include "base/Types.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,12 +30,25 @@ struct TensorSpec {
   Shape shape;
 };
 
+/// How the experts of a layer are spread over the entry's ranks, as
+/// moira_placement has it.
+struct LayerPlacement {
+  int32_t experts = 0;
+  int32_t shards = 1;
+  int32_t copies = 1;
+  int32_t slots = 0;
+
+  /// Shards of all experts, which the slots of all ranks hold.
+  int64_t units() const { return int64_t(experts) * shards; }
+};
+
 /// One MoE layer of an entry.
 struct LayerSpec {
   int64_t index = 0; ///< what generated code passes as `layer`; unique
   int64_t experts = 0;
   int64_t topK = 0;
   int64_t flopsPerRow = 0; ///< of the expert part, per (token, choice) row
+  std::optional<LayerPlacement> placement; ///< of a program for many ranks
 };
 
 /// One compiled form of an entry.
@@ -46,6 +60,7 @@ struct VariantSpec {
   std::string workspace; ///< symbol of a moira_workspace_entry
   std::string numerics;  ///< numerics class
   std::string qualified; ///< how it was checked: "none", ...
+  std::string schedule;  ///< "equal", "groups"; empty: exchanges are not cut
 };
 
 struct EntrySpec {
@@ -55,12 +70,26 @@ struct EntrySpec {
   std::vector<LayerSpec> layers;
   int64_t flopsPerToken = 0;         ///< dense parts
   std::vector<VariantSpec> variants; ///< at least one
+  int32_t ranks = 1;                 ///< that run it together
 
   /// Index of the variant of this name, or -1.
   int findVariant(std::string_view variant) const;
   /// The variant with the largest minRows <= rows; among equals the first;
   /// the one with the smallest minRows where all are larger.
   int variantForRows(int64_t rows) const;
+};
+
+/// What a rank holds of a parameter of experts: each of its slots one shard of
+/// one expert. The parameter's slices are the slots and its source is a shard;
+/// an expert's slice in the file is `shards` times as long in dim `dim`.
+struct ParameterPlacement {
+  int32_t experts = 1;
+  int32_t shards = 1;
+  int32_t dim = -1;  ///< of the file's slice; -1: each shard is all of it
+  int64_t parts = 1; ///< things in `dim` that are cut alike
+  bool interleaved = false; ///< element by element, not one after the other
+
+  int64_t units() const { return int64_t(experts) * shards; }
 };
 
 /// One row of the parameter table; the index is that of moira_ctx.params.
@@ -75,10 +104,15 @@ struct ParameterSpec {
   int64_t packedSliceBytes = 0;
   std::string pack;   ///< symbol of a moira_pack_entry
   std::string layout; ///< for people
+  std::optional<ParameterPlacement> placement;
 
+  /// Slices that the file has: experts where there is a placement.
+  int64_t fileSlices() const { return placement ? placement->experts : slices; }
+  /// The shape of one of them.
+  Shape fileShape() const;
   /// Bytes of all packed slices; parsing has checked that they fit.
   int64_t packedBytes() const { return slices * packedSliceBytes; }
-  /// The name of a slice's own tensor: `{}` replaced by the number.
+  /// The name of a file slice's own tensor: `{}` replaced by the number.
   std::string sliceName(int64_t slice) const;
 };
 

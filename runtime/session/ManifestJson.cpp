@@ -1,162 +1,13 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The manifest as JSON. The reader sees foreign bytes: every value is checked
-// where it is read, and the first error ends the reading.
+// The manifest as JSON.
 
 #include "session/Manifest.h"
-
-#include <nlohmann/json.hpp>
-#include <unordered_set>
+#include "session/ManifestReader.h"
 
 using namespace moira;
 using namespace moira::runtime;
-// Keys stay in the order in which they are written.
-using Json = nlohmann::ordered_json;
-
-/// Limits that no program comes near; they keep sums in range.
-static constexpr size_t maxRank = 16;
-
-namespace {
-/// A place in the document, and the first error. After an error every read
-/// gives a default.
-class Reader {
-public:
-  Reader(const Json *value, std::string path, Status &error)
-      : value(value), path(std::move(path)), error(error) {}
-
-  void fail(const std::string &what) const {
-    if (error.ok())
-      error = Status(MOIRA_DATA_LOSS, "manifest: " + place() + what);
-  }
-
-  Reader at(const char *key) const {
-    const Json *member = find(key);
-    Reader child(member, path.empty() ? key : path + "." + key, error);
-    if (!member)
-      child.fail("expected a value, got none");
-    return child;
-  }
-  bool has(const char *key) const { return find(key) != nullptr; }
-
-  std::string text() const {
-    if (value && value->is_string())
-      return value->get<std::string>();
-    mismatch("a string");
-    return {};
-  }
-  /// A string of at least one character.
-  std::string word() const {
-    std::string result = text();
-    if (result.empty())
-      fail("expected a string that is not empty");
-    return result;
-  }
-  std::string textOr(const char *key) const {
-    return has(key) ? at(key).text() : std::string();
-  }
-  bool flag() const {
-    if (value && value->is_boolean())
-      return value->get<bool>();
-    mismatch("true or false");
-    return false;
-  }
-  /// An integer of at least `minimum`.
-  int64_t integer(int64_t minimum) const {
-    if (!value || !value->is_number_integer() ||
-        (value->is_number_unsigned() &&
-         value->get<uint64_t>() > uint64_t(INT64_MAX))) {
-      mismatch("an integer of 64 bits");
-      return minimum;
-    }
-    int64_t number = value->get<int64_t>();
-    if (number >= minimum)
-      return number;
-    fail(concat("expected at least ", minimum, ", got ", number));
-    return minimum;
-  }
-  int64_t integerOr(const char *key, int64_t minimum, int64_t other) const {
-    return has(key) ? at(key).integer(minimum) : other;
-  }
-  DataType dtype() const {
-    std::string spelled = text();
-    std::optional<DataType> found = parseDataType(spelled);
-    if (!found)
-      fail("expected an element type (f32, f64, f16, bf16, i1, i8, i32, i64), "
-           "got '" +
-           printable(spelled) + "'");
-    return found.value_or(DataType::F32);
-  }
-  /// Dims of at least `minimum`, whose product fits.
-  Shape shape(DataType dtype, int64_t minimum) const {
-    Shape dims;
-    for (const Reader &item : items())
-      dims.push_back(item.integer(minimum));
-    if (dims.size() > maxRank)
-      fail(concat("expected at most ", maxRank, " dims, got ", dims.size()));
-    Shape known = dims;
-    for (int64_t &dim : known)
-      dim = dim < 0 ? 1 : dim;
-    if (!compactBytes(dtype, known))
-      fail("expected a size in bytes that fits 64 bits, got " + toString(dims));
-    return dims;
-  }
-  /// The elements of an array.
-  std::vector<Reader> items() const {
-    std::vector<Reader> result;
-    if (!value || !value->is_array()) {
-      mismatch("an array");
-      return result;
-    }
-    for (size_t i = 0; i < value->size(); ++i)
-      result.emplace_back(&(*value)[i], concat(path, "[", i, "]"), error);
-    return result;
-  }
-
-  /// A foreign string on one line of bounded length.
-  static std::string printable(const std::string &text) {
-    std::string result;
-    for (char c : text.substr(0, 64))
-      result += c >= 0x20 && c < 0x7f ? c : '?';
-    return text.size() > 64 ? result + "..." : result;
-  }
-
-private:
-  std::string place() const { return path.empty() ? "" : path + ": "; }
-
-  const Json *find(const char *key) const {
-    if (!value)
-      return nullptr;
-    if (!value->is_object()) {
-      mismatch("an object");
-      return nullptr;
-    }
-    auto found = value->find(key);
-    return found == value->end() ? nullptr : &*found;
-  }
-  void mismatch(const char *wanted) const {
-    fail(concat("expected ", wanted, ", got ",
-                value ? value->type_name() : "none"));
-  }
-
-  const Json *value; ///< null where there is none
-  std::string path;
-  Status &error;
-};
-
-/// Finds a name that stands twice in a list.
-class Names {
-public:
-  void add(const Reader &place, const std::string &name) {
-    if (!name.empty() && !seen.insert(name).second)
-      place.fail("expected a name used once, got '" + Reader::printable(name) +
-                 "' again");
-  }
-
-private:
-  std::unordered_set<std::string> seen;
-};
-} // namespace
 
 static TensorSpec readTensor(const Reader &json, bool named) {
   TensorSpec tensor;
@@ -166,12 +17,35 @@ static TensorSpec readTensor(const Reader &json, bool named) {
   return tensor;
 }
 
-static LayerSpec readLayer(const Reader &json) {
+static LayerPlacement readPlacement(const Reader &json, const LayerSpec &layer,
+                                    int32_t ranks) {
+  LayerPlacement placement;
+  placement.experts = json.at("experts").small(1);
+  placement.shards = json.at("shards").small(1);
+  placement.copies = json.at("copies").small(0);
+  placement.slots = json.at("slots").small(1);
+  json.at("experts").require(placement.experts == layer.experts,
+                             concat("expected the layer's ", layer.experts,
+                                    " experts, got ", placement.experts));
+  json.at("copies").require(
+      placement.copies == 0 || placement.shards % placement.copies == 0,
+      concat("expected 0 or a divisor of the ", placement.shards,
+             " shards, got ", placement.copies));
+  json.at("slots").require(
+      int64_t(ranks) * placement.slots >= placement.units(),
+      concat("expected slots for ", placement.units(), " shards, got ",
+             placement.slots, " on each of ", ranks, " ranks"));
+  return placement;
+}
+
+static LayerSpec readLayer(const Reader &json, int32_t ranks) {
   LayerSpec layer;
   layer.index = json.at("index").integer(0);
   layer.experts = json.at("experts").integer(1);
   layer.topK = json.at("top_k").integer(0);
   layer.flopsPerRow = json.integerOr("flops_per_row", 0, 0);
+  if (json.has("placement"))
+    layer.placement = readPlacement(json.at("placement"), layer, ranks);
   return layer;
 }
 
@@ -184,12 +58,19 @@ static VariantSpec readVariant(const Reader &json) {
   variant.workspace = json.at("workspace").word();
   variant.numerics = json.textOr("numerics");
   variant.qualified = json.textOr("qualified");
+  variant.schedule = json.textOr("schedule");
+  if (!variant.schedule.empty() && variant.schedule != "equal" &&
+      variant.schedule != "groups")
+    json.at("schedule")
+        .fail("expected 'equal' or 'groups', got '" +
+              Reader::printable(variant.schedule) + "'");
   return variant;
 }
 
 static EntrySpec readEntry(const Reader &json) {
   EntrySpec entry;
   entry.name = json.at("name").word();
+  entry.ranks = json.has("ranks") ? json.at("ranks").small(1) : 1;
   for (const Reader &item : json.at("inputs").items())
     entry.inputs.push_back(readTensor(item, /*named=*/true));
   for (const Reader &item : json.at("results").items())
@@ -197,7 +78,7 @@ static EntrySpec readEntry(const Reader &json) {
   if (json.has("layers")) {
     std::unordered_set<int64_t> seen;
     for (const Reader &item : json.at("layers").items()) {
-      entry.layers.push_back(readLayer(item));
+      entry.layers.push_back(readLayer(item, entry.ranks));
       int64_t index = entry.layers.back().index;
       if (!seen.insert(index).second)
         item.fail(concat("expected an index used once, got ", index, " again"));
@@ -214,6 +95,61 @@ static EntrySpec readEntry(const Reader &json) {
   return entry;
 }
 
+static ParameterPlacement readShards(const Reader &json,
+                                     const ParameterSpec &parameter) {
+  ParameterPlacement placement;
+  placement.experts = json.at("experts").small(1);
+  placement.shards = json.at("shards").small(1);
+  placement.dim = json.has("dim") ? json.at("dim").small(-1) : -1;
+  placement.parts = json.integerOr("parts", 1, 1);
+  placement.interleaved =
+      json.has("interleaved") && json.at("interleaved").flag();
+  int32_t rank = parameter.sourceShape.size();
+  if (placement.dim >= rank) {
+    json.at("dim").fail(concat("expected -1 or a dim of the source of rank ",
+                               rank, ", got ", placement.dim));
+    placement.dim = -1;
+  }
+  if (placement.dim >= 0) {
+    int64_t size = parameter.sourceShape[placement.dim];
+    json.require(size <= INT64_MAX / placement.shards,
+                 concat("expected dim ", placement.dim,
+                        " of the file to fit 64 bits, got ", size, " * ",
+                        placement.shards));
+    json.require(size % placement.parts == 0,
+                 concat("expected a multiple of ", placement.parts,
+                        " parts in dim ", placement.dim, ", got ", size));
+  } else {
+    json.require(placement.parts == 1,
+                 concat("expected a dim to find ", placement.parts,
+                        " parts in, got none"));
+  }
+  return placement;
+}
+
+/// Sums that binding makes: packed bytes, and places in the file.
+static void checkSizes(const Reader &json, const ParameterSpec &parameter) {
+  int64_t bytes;
+  if (__builtin_mul_overflow(parameter.slices, parameter.packedSliceBytes,
+                             &bytes))
+    json.at("packed_slice_bytes")
+        .fail(concat("expected all slices to fit 64 bits, got ",
+                     parameter.slices, " slices of ",
+                     parameter.packedSliceBytes, " bytes"));
+  // Slots with copies of a shard may be more than the file's slices.
+  Shape slots = parameter.sourceShape, shards = slots;
+  slots.insert(slots.begin(), parameter.slices);
+  if (parameter.placement)
+    shards.insert(shards.begin(), parameter.placement->units());
+  for (const Shape &whole : {slots, shards})
+    if (!compactBytes(parameter.sourceType, whole)) {
+      json.at("source").fail(concat("expected all slices to fit 64 bits, got ",
+                                    whole[0], " slices of ",
+                                    toString(parameter.sourceShape)));
+      return;
+    }
+}
+
 static ParameterSpec readParameter(const Reader &json) {
   ParameterSpec parameter;
   parameter.name = json.at("name").word();
@@ -227,20 +163,17 @@ static ParameterSpec readParameter(const Reader &json) {
   parameter.packedSliceBytes = json.at("packed_slice_bytes").integer(0);
   parameter.pack = json.at("pack").word();
   parameter.layout = json.textOr("layout");
-
-  int64_t bytes;
-  if (__builtin_mul_overflow(parameter.slices, parameter.packedSliceBytes,
-                             &bytes))
-    json.at("packed_slice_bytes")
-        .fail(concat("expected all slices to fit 64 bits, got ",
-                     parameter.slices, " slices of ",
-                     parameter.packedSliceBytes, " bytes"));
-  Shape whole = parameter.sourceShape;
-  whole.insert(whole.begin(), parameter.slices);
-  if (!compactBytes(parameter.sourceType, whole))
-    source.fail(concat("expected all slices to fit 64 bits, got ",
-                       parameter.slices, " slices of ",
-                       toString(parameter.sourceShape)));
+  if (json.has("placement")) {
+    parameter.placement = readShards(json.at("placement"), parameter);
+    json.at("slices").small(1); // slots are numbers of 32 bits
+    bool whole = !parameter.logicalShape.empty() &&
+                 parameter.logicalShape[0] == parameter.placement->experts;
+    json.at("logical_shape")
+        .require(whole, concat("expected all ", parameter.placement->experts,
+                               " experts in dim 0, got ",
+                               toString(parameter.logicalShape)));
+  }
+  checkSizes(json, parameter);
   if (parameter.stacked && parameter.name.find("{}") == std::string::npos)
     json.at("name").fail("expected '{}' in the name of a parameter with one "
                          "tensor per slice, got '" +
@@ -297,23 +230,29 @@ static Json toJson(const TensorSpec &tensor) {
 }
 
 static Json toJson(const EntrySpec &entry) {
-  Json json = {{"name", entry.name},
-               {"inputs", Json::array()},
-               {"results", Json::array()},
-               {"layers", Json::array()},
-               {"flops_per_token", entry.flopsPerToken},
-               {"variants", Json::array()}};
+  Json json = {
+      {"name", entry.name},       {"ranks", entry.ranks},
+      {"inputs", Json::array()},  {"results", Json::array()},
+      {"layers", Json::array()},  {"flops_per_token", entry.flopsPerToken},
+      {"variants", Json::array()}};
   for (const TensorSpec &input : entry.inputs) {
     json["inputs"].push_back(toJson(input));
     json["inputs"].back()["name"] = input.name;
   }
   for (const TensorSpec &result : entry.results)
     json["results"].push_back(toJson(result));
-  for (const LayerSpec &layer : entry.layers)
-    json["layers"].push_back({{"index", layer.index},
-                              {"experts", layer.experts},
-                              {"top_k", layer.topK},
-                              {"flops_per_row", layer.flopsPerRow}});
+  for (const LayerSpec &layer : entry.layers) {
+    Json &item = json["layers"].emplace_back();
+    item = {{"index", layer.index},
+            {"experts", layer.experts},
+            {"top_k", layer.topK},
+            {"flops_per_row", layer.flopsPerRow}};
+    if (const auto &placement = layer.placement)
+      item["placement"] = {{"experts", placement->experts},
+                           {"shards", placement->shards},
+                           {"copies", placement->copies},
+                           {"slots", placement->slots}};
+  }
   for (const VariantSpec &variant : entry.variants)
     json["variants"].push_back({{"name", variant.name},
                                 {"row_class", variant.rowClass},
@@ -321,21 +260,29 @@ static Json toJson(const EntrySpec &entry) {
                                 {"step", variant.step},
                                 {"workspace", variant.workspace},
                                 {"numerics", variant.numerics},
-                                {"qualified", variant.qualified}});
+                                {"qualified", variant.qualified},
+                                {"schedule", variant.schedule}});
   return json;
 }
 
 static Json toJson(const ParameterSpec &parameter) {
-  return {{"name", parameter.name},
-          {"slices", parameter.slices},
-          {"source",
-           {{"dtype", name(parameter.sourceType)},
-            {"shape", parameter.sourceShape}}},
-          {"stacked", parameter.stacked},
-          {"logical_shape", parameter.logicalShape},
-          {"packed_slice_bytes", parameter.packedSliceBytes},
-          {"pack", parameter.pack},
-          {"layout", parameter.layout}};
+  Json json = {{"name", parameter.name},
+               {"slices", parameter.slices},
+               {"source",
+                {{"dtype", name(parameter.sourceType)},
+                 {"shape", parameter.sourceShape}}},
+               {"stacked", parameter.stacked},
+               {"logical_shape", parameter.logicalShape},
+               {"packed_slice_bytes", parameter.packedSliceBytes},
+               {"pack", parameter.pack},
+               {"layout", parameter.layout}};
+  if (const auto &placement = parameter.placement)
+    json["placement"] = {{"experts", placement->experts},
+                         {"shards", placement->shards},
+                         {"dim", placement->dim},
+                         {"parts", placement->parts},
+                         {"interleaved", placement->interleaved}};
+  return json;
 }
 
 std::string Manifest::serialize() const {

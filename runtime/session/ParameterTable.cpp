@@ -6,16 +6,10 @@
 #include "base/Convert.h"
 
 #include <algorithm>
-#include <cmath>
-#include <mutex>
-#include <tuple>
+#include <set>
 
 using namespace moira;
 using namespace moira::runtime;
-
-/// About what reading, converting and packing one byte takes. Only says that
-/// a slice of a few kilobytes is not worth another thread.
-static constexpr int64_t nanosecondsPerByte = 1;
 
 ParameterTable::ParameterTable(const Program &program, Pool &pool,
                                std::shared_ptr<MemoryAccount> account,
@@ -69,6 +63,65 @@ int64_t ParameterTable::sliceBytes(int parameter) const {
 }
 
 //===----------------------------------------------------------------------===//
+// Placement
+//===----------------------------------------------------------------------===//
+
+/// The unit that stands in a slot; without a placement a slice is its own unit.
+/// -1: none.
+int64_t ParameterTable::unitAt(int parameter, int64_t slice) const {
+  const ParameterSpec &spec = specs[parameter];
+  if (!spec.placement)
+    return slice;
+  int64_t place = rank * spec.slices + slice;
+  int64_t unit = slotTable.empty() ? place : slotTable[place];
+  return unit < spec.placement->units() ? unit : -1;
+}
+
+/// The slice of the file that a unit is cut from.
+int64_t ParameterTable::fileSliceOf(int parameter, int64_t unit) const {
+  const ParameterSpec &spec = specs[parameter];
+  return spec.placement ? unit / spec.placement->shards : unit;
+}
+
+ParameterShard ParameterTable::shardOf(const Job &job) const {
+  const ParameterSpec &spec = specs[job.parameter];
+  return findShard(spec,
+                   spec.placement ? job.unit % spec.placement->shards : 0);
+}
+
+Status ParameterTable::place(int newRank, int ranks,
+                             std::vector<int32_t> newTable) {
+  for (const ParameterSpec &spec : specs) {
+    if (!spec.placement || newTable.empty())
+      continue;
+    std::string name = concat("parameter '", spec.name, "'");
+    // Divided, so that nothing overflows.
+    int64_t places = newTable.size();
+    if (places % ranks != 0 || places / ranks != spec.slices)
+      return Status(MOIRA_INVALID_ARGUMENT,
+                    concat(name, ": expected a slot table of ", ranks,
+                           " ranks with ", spec.slices, " slots each, got ",
+                           places, " places"));
+    for (int32_t unit : newTable)
+      if (unit >= spec.placement->units())
+        return Status(MOIRA_INVALID_ARGUMENT,
+                      concat(name, ": expected units below ",
+                             spec.placement->units(), ", got ", unit));
+  }
+  std::vector<std::vector<int64_t>> before(specs.size());
+  for (size_t i = 0; i < specs.size(); ++i)
+    for (int64_t slice = 0; slice < specs[i].slices; ++slice)
+      before[i].push_back(unitAt(i, slice));
+  rank = newRank;
+  slotTable = std::move(newTable);
+  for (size_t i = 0; i < specs.size(); ++i)
+    for (int64_t slice = 0; slice < specs[i].slices; ++slice)
+      if (unitAt(i, slice) != before[i][slice])
+        bound[i][slice] = 0;
+  return Status();
+}
+
+//===----------------------------------------------------------------------===//
 // What to pack
 //===----------------------------------------------------------------------===//
 
@@ -79,45 +132,74 @@ static Status mismatch(const ParameterSpec &spec, const Shape &wanted,
                        toString(found.dtype, found.shape)));
 }
 
-Status ParameterTable::addSlice(int parameter, int64_t slice,
-                                const TensorView &tensor,
-                                std::vector<Job> &jobs) const {
+/// Adds the slices of this rank that are cut from a slice of the file.
+Status ParameterTable::addSlice(int parameter, int64_t fileSlice,
+                                const TensorView &tensor, Jobs &jobs) const {
   const ParameterSpec &spec = specs[parameter];
-  if (tensor.shape != spec.sourceShape ||
-      !isConvertible(tensor.dtype, spec.sourceType))
-    return mismatch(spec, spec.sourceShape, tensor);
+  Shape wanted = spec.fileShape();
+  if (tensor.shape != wanted || !isConvertible(tensor.dtype, spec.sourceType))
+    return mismatch(spec, wanted, tensor);
   if (!tensor.data && sliceBytes(parameter) > 0)
     return Status(MOIRA_INVALID_ARGUMENT, "expected data, got a null pointer");
-  jobs.push_back(
-      {parameter, slice, tensor.dtype, tensor.data, {}, true, false});
+  auto *data = static_cast<const char *>(tensor.data);
+  auto add = [&](int64_t slice) {
+    int64_t unit = unitAt(parameter, slice);
+    if (unit < 0 || fileSliceOf(parameter, unit) != fileSlice)
+      return;
+    Job job{parameter, slice, tensor.dtype};
+    job.unit = unit;
+    if (data)
+      job.data = data + shardOf(job).first * byteSize(tensor.dtype);
+    jobs.push_back(job);
+  };
+  if (!spec.placement) {
+    add(fileSlice);
+    return Status();
+  }
+  for (int64_t slot = 0; slot < spec.slices; ++slot)
+    add(slot);
   return Status();
 }
 
 Status ParameterTable::addWhole(int parameter, const TensorView &tensor,
-                                std::vector<Job> &jobs) const {
+                                Jobs &jobs) const {
   const ParameterSpec &spec = specs[parameter];
-  if (spec.slices == 1 && tensor.shape == spec.sourceShape)
+  Shape slice = spec.fileShape();
+  if (spec.fileSlices() == 1 && tensor.shape == slice)
     return addSlice(parameter, 0, tensor, jobs);
-  Shape wanted = spec.sourceShape;
-  wanted.insert(wanted.begin(), spec.slices);
+  Shape wanted = slice;
+  wanted.insert(wanted.begin(), spec.fileSlices());
   if (tensor.shape != wanted || !isConvertible(tensor.dtype, spec.sourceType))
-    return mismatch(spec, spec.slices == 1 ? spec.sourceShape : wanted, tensor);
-  int64_t stride = sliceBytes(parameter) / byteSize(spec.sourceType) *
-                   byteSize(tensor.dtype);
-  for (int64_t slice = 0; slice < spec.slices; ++slice) {
+    return mismatch(spec, spec.fileSlices() == 1 ? slice : wanted, tensor);
+  int64_t stride = *compactBytes(tensor.dtype, slice);
+  for (int64_t i = 0; i < spec.fileSlices(); ++i) {
     auto *data = static_cast<const char *>(tensor.data);
-    TensorView part{tensor.dtype, spec.sourceShape,
-                    data ? data + slice * stride : nullptr};
-    MOIRA_RETURN_IF_ERROR(addSlice(parameter, slice, part, jobs));
+    TensorView part{tensor.dtype, slice, data ? data + i * stride : nullptr};
+    MOIRA_RETURN_IF_ERROR(addSlice(parameter, i, part, jobs));
   }
   return Status();
 }
 
+/// Adds the slots that hold nothing: they become zeros.
+void ParameterTable::addEmpty(int parameter, Jobs &jobs) const {
+  for (int64_t slot = 0; slot < specs[parameter].slices; ++slot)
+    if (unitAt(parameter, slot) < 0 && !bound[parameter][slot]) {
+      Job job{parameter, slot};
+      job.unit = -1;
+      jobs.push_back(job);
+    }
+}
+
 Status ParameterTable::addFrom(ParameterSource &source, int parameter,
-                               std::vector<Job> &jobs) const {
+                               Jobs &jobs) const {
   const ParameterSpec &spec = specs[parameter];
-  int64_t tensors = spec.stacked ? spec.slices : 1;
-  for (int64_t slice = 0; slice < tensors; ++slice) {
+  // The tensors that this rank needs, each once.
+  std::set<int64_t> needed;
+  for (int64_t slice = 0; slice < spec.slices; ++slice)
+    if (int64_t unit = unitAt(parameter, slice); unit >= 0)
+      needed.insert(spec.stacked ? fileSliceOf(parameter, unit) : 0);
+  addEmpty(parameter, jobs);
+  for (int64_t slice : needed) {
     std::string name = spec.sliceName(slice);
     Result<TensorView> tensor = source.find(name);
     if (!tensor.ok())
@@ -130,7 +212,7 @@ Status ParameterTable::addFrom(ParameterSource &source, int parameter,
   return Status();
 }
 
-/// The slice that `name` stands for, or -1.
+/// The slice of the file that `name` stands for, or -1.
 static int64_t sliceOfName(const ParameterSpec &spec, const std::string &name) {
   size_t place = spec.name.find("{}");
   size_t digits = name.size() - (spec.name.size() - 2); // checked below
@@ -143,17 +225,19 @@ static int64_t sliceOfName(const ParameterSpec &spec, const std::string &name) {
     return -1;
   int64_t slice = std::stoll(number);
   // The whole name is compared, so that 07 and other tails do not pass.
-  return slice < spec.slices && spec.sliceName(slice) == name ? slice : -1;
+  return slice < spec.fileSlices() && spec.sliceName(slice) == name ? slice
+                                                                    : -1;
 }
 
 Status ParameterTable::bind(const std::string &name, const TensorView &tensor) {
-  std::vector<Job> jobs;
+  Jobs jobs;
   bool found = false;
   for (size_t i = 0; i < specs.size(); ++i) {
     int64_t slice = sliceOfName(specs[i], name);
     if (specs[i].name != name && slice < 0)
       continue;
     found = true;
+    addEmpty(i, jobs);
     Status status = slice < 0 ? addWhole(i, tensor, jobs)
                               : addSlice(i, slice, tensor, jobs);
     MOIRA_RETURN_IF_ERROR(status.within(concat("parameter '", name, "'")));
@@ -166,142 +250,20 @@ Status ParameterTable::bind(const std::string &name, const TensorView &tensor) {
 }
 
 Status ParameterTable::bindSource(ParameterSource &source) {
-  std::vector<Job> jobs;
+  Jobs jobs;
   for (int parameter : unbound())
     MOIRA_RETURN_IF_ERROR(addFrom(source, parameter, jobs));
   return pack(std::move(jobs), &source);
 }
 
 Status ParameterTable::bindRandom(uint64_t seed) {
-  std::vector<Job> jobs;
+  Jobs jobs;
   for (int parameter : unbound()) {
     const ParameterSpec &spec = specs[parameter];
     PhiloxKey key = streamKey(seed, spec.name);
     for (int64_t slice = 0; slice < spec.slices; ++slice)
-      jobs.push_back(
-          {parameter, slice, spec.sourceType, nullptr, key, false, false});
+      jobs.push_back({parameter, slice, spec.sourceType, nullptr,
+                      unitAt(parameter, slice), key});
   }
   return pack(std::move(jobs), nullptr);
-}
-
-//===----------------------------------------------------------------------===//
-// Packing
-//===----------------------------------------------------------------------===//
-
-/// Allocates storage where there is none, and marks the slices as not bound:
-/// a failure half-way must not leave old and new mixed.
-Status ParameterTable::prepare(const std::vector<Job> &jobs) {
-  for (const Job &job : jobs) {
-    int i = job.parameter;
-    if (!storages[i].data()) {
-      Result<Storage> storage = Storage::allocate(
-          account, MemoryKind::Parameters, specs[i].packedBytes());
-      if (!storage.ok())
-        return storage.status().within(
-            concat("parameter '", specs[i].name, "'"));
-      storages[i] = std::move(*storage);
-      packed[i] = {storages[i].data(), specs[i].packedBytes()};
-      std::fill(bound[i].begin(), bound[i].end(), 0);
-    }
-    bound[i][job.slice] = 0;
-  }
-  return Status();
-}
-
-/// The slice's bytes as the pack entry reads them: the source's own, or in
-/// workspace of `step` where they must be made, converted or aligned.
-const void *ParameterTable::stage(const Job &job, StepContext &step) {
-  const ParameterSpec &spec = specs[job.parameter];
-  int64_t bytes = sliceBytes(job.parameter);
-  int64_t count = bytes / byteSize(spec.sourceType);
-  bool aligned =
-      reinterpret_cast<uintptr_t>(job.data) % byteSize(spec.sourceType) == 0;
-  if (job.data && job.dtype == spec.sourceType && aligned)
-    return job.data;
-  moira_ctx *ctx = step.context();
-  void *scratch = ctx->api->alloc(ctx, 0, bytes);
-  if (!scratch)
-    return nullptr;
-  if (job.data) {
-    convert(job.dtype, job.data, spec.sourceType, scratch, count);
-    return scratch;
-  }
-  int64_t fanIn = spec.logicalShape.empty() ? 1 : spec.logicalShape.back();
-  double bound =
-      1 / std::sqrt(static_cast<double>(std::max<int64_t>(1, fanIn)));
-  fillUniform(spec.sourceType, scratch, job.slice * count, count, job.key,
-              bound);
-  return scratch;
-}
-
-void ParameterTable::runJob(Job &job, StepContext &step,
-                            ParameterSource *source) {
-  const ParameterSpec &spec = specs[job.parameter];
-  moira_ctx *ctx = step.context();
-  int64_t mark = ctx->api->mark(ctx, 0);
-  if (const void *from = stage(job, step)) {
-    auto *to = static_cast<char *>(storages[job.parameter].data()) +
-               job.slice * spec.packedSliceBytes;
-    program.pack(job.parameter)(ctx, from, to);
-  }
-  ctx->api->release(ctx, 0, mark);
-  job.done = !step.hasFailed();
-  if (source && job.release)
-    source->releasePages(job.data, sliceBytes(job.parameter) /
-                                       byteSize(spec.sourceType) *
-                                       byteSize(job.dtype));
-}
-
-Status ParameterTable::pack(std::vector<Job> jobs, ParameterSource *source) {
-  MOIRA_RETURN_IF_ERROR(prepare(jobs));
-  // In the order of the file; users of the same bytes side by side, and only
-  // the last of them lets the pages go.
-  std::sort(jobs.begin(), jobs.end(), [](const Job &a, const Job &b) {
-    auto order = [](const Job &job) {
-      return std::make_tuple(reinterpret_cast<uintptr_t>(job.data),
-                             job.parameter, job.slice);
-    };
-    return order(a) < order(b);
-  });
-  int64_t all = 0;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    jobs[i].release = jobs[i].data && (i + 1 == jobs.size() ||
-                                       jobs[i + 1].data != jobs[i].data);
-    all += sliceBytes(jobs[i].parameter);
-  }
-  int64_t mean = jobs.empty() ? 0 : all / static_cast<int64_t>(jobs.size());
-
-  // A context per worker: pack entries run side by side, each as worker 0.
-  std::vector<std::unique_ptr<StepContext>> steps;
-  for (int i = 0; i < pool.threads(); ++i) {
-    steps.push_back(std::make_unique<StepContext>(nullptr, account));
-    steps.back()->begin(nullptr, nullptr);
-  }
-  std::mutex progressMutex;
-  int64_t done = 0;
-  std::vector<int> failedAt(steps.size(), -1);
-  auto body = [&](int64_t index, int64_t worker) {
-    StepContext &step = *steps[worker];
-    if (step.hasFailed())
-      return;
-    runJob(jobs[index], step, source);
-    if (step.hasFailed())
-      failedAt[worker] = jobs[index].parameter;
-    if (progress) {
-      std::lock_guard<std::mutex> lock(progressMutex);
-      progress(done += sliceBytes(jobs[index].parameter), all);
-    }
-  };
-  pool.run(jobs.size(), mean * nanosecondsPerByte, std::ref(body));
-
-  for (const Job &job : jobs)
-    bound[job.parameter][job.slice] = job.done;
-  Status first;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    Status status = steps[i]->finish();
-    if (first.ok() && !status.ok())
-      first =
-          status.within(concat("parameter '", specs[failedAt[i]].name, "'"));
-  }
-  return first;
 }

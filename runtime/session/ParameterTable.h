@@ -8,10 +8,12 @@
 
 #include "base/Pool.h"
 #include "base/Random.h"
+#include "session/ParameterShard.h"
 #include "session/ParameterSource.h"
 #include "session/Program.h"
 #include "session/StepContext.h"
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,7 +22,9 @@
 namespace moira::runtime {
 
 /// Binds parameters: finds them in a source, converts and packs them slice by
-/// slice on the pool. One thread at a time; the references must outlive it.
+/// slice on the pool. Of a parameter with a placement each rank reads its own
+/// shards and nothing else. One thread at a time; the references must outlive
+/// it.
 class ParameterTable {
 public:
   using Progress = std::function<void(int64_t doneBytes, int64_t allBytes)>;
@@ -33,6 +37,12 @@ public:
   /// together would pass the memory limit.
   Status open();
 
+  /// Says which rank this is and which unit stands in which slot: `slotTable`
+  /// is that of moira_plan, [ranks, slots]; empty: unit rank * slots + slot.
+  /// Slots whose unit changes are no longer bound; no memory moves. Fails with
+  /// MOIRA_INVALID_ARGUMENT where a parameter does not fit the table.
+  Status place(int rank, int ranks, std::vector<int32_t> slotTable);
+
   /// See Session.
   Status bind(const std::string &name, const TensorView &tensor);
   Status bindSource(ParameterSource &source);
@@ -42,6 +52,8 @@ public:
   std::vector<int> unbound() const;
   /// Packed bytes of all parameters, bound or not.
   int64_t totalBytes() const { return allBytes; }
+  /// Bytes that were read from sources and tensors so far.
+  int64_t readBytes() const { return bytesRead; }
   /// For moira_ctx.params; stays in place.
   const moira_param *params() const { return packed.data(); }
 
@@ -50,23 +62,30 @@ private:
   struct Job {
     int parameter;
     int64_t slice;
-    DataType dtype;   ///< of the source
-    const void *data; ///< null: random
-    PhiloxKey key;    ///< for random
-    bool release;     ///< the last user of these bytes
-    bool done;
+    DataType dtype = DataType::F32; ///< of the source
+    const void *data = nullptr;     ///< the shard's first run; null: no source
+    int64_t unit = 0;               ///< of the placement; -1: an empty slot
+    PhiloxKey key{};                ///< without a source
+    bool release = false;           ///< the last user of these bytes
+    bool done = false;
   };
+  using Jobs = std::vector<Job>;
 
-  Status addWhole(int parameter, const TensorView &tensor,
-                  std::vector<Job> &jobs) const;
-  Status addSlice(int parameter, int64_t slice, const TensorView &tensor,
-                  std::vector<Job> &jobs) const;
-  Status addFrom(ParameterSource &source, int parameter,
-                 std::vector<Job> &jobs) const;
-  Status pack(std::vector<Job> jobs, ParameterSource *source);
-  Status prepare(const std::vector<Job> &jobs);
+  int64_t unitAt(int parameter, int64_t slice) const;
+  int64_t fileSliceOf(int parameter, int64_t unit) const;
+  ParameterShard shardOf(const Job &job) const;
+
+  Status addWhole(int parameter, const TensorView &tensor, Jobs &jobs) const;
+  Status addSlice(int parameter, int64_t fileSlice, const TensorView &tensor,
+                  Jobs &jobs) const;
+  void addEmpty(int parameter, Jobs &jobs) const;
+  Status addFrom(ParameterSource &source, int parameter, Jobs &jobs) const;
+  Status pack(Jobs jobs, ParameterSource *source);
+  Status prepare(const Jobs &jobs);
   void runJob(Job &job, StepContext &step, ParameterSource *source);
   const void *stage(const Job &job, StepContext &step);
+  void copyRuns(const Job &job, void *target) const;
+  void fillRuns(const Job &job, void *target) const;
   int64_t sliceBytes(int parameter) const;
 
   const Program &program;
@@ -74,7 +93,10 @@ private:
   Pool &pool;
   std::shared_ptr<MemoryAccount> account;
   Progress progress;
+  int rank = 0;
+  std::vector<int32_t> slotTable;
   int64_t allBytes = 0;
+  std::atomic<int64_t> bytesRead{0};
   int64_t borrowed = 0; ///< bytes counted for what the program holds
   std::vector<Storage> storages;
   std::vector<std::vector<char>> bound; ///< by parameter and slice

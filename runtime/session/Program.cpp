@@ -24,6 +24,11 @@ static Status placePacked(const Manifest &manifest, std::string_view bytes,
                           std::vector<const void *> &packed) {
   uint64_t offset = 0;
   for (const ParameterSpec &parameter : manifest.parameters) {
+    if (parameter.placement)
+      return Status(MOIRA_DATA_LOSS,
+                    concat("parameter '", parameter.name,
+                           "': expected no packed bytes where ranks hold "
+                           "different shards, got some"));
     offset = (offset + packedAlignment - 1) & -uint64_t(packedAlignment);
     uint64_t size = parameter.packedBytes();
     if (offset > bytes.size() || size > bytes.size() - offset)

@@ -3,10 +3,12 @@
 
 #include "session/Session.h"
 
+#include "base/Hash.h"
 #include "session/ParameterTable.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 using namespace moira;
@@ -17,6 +19,7 @@ struct Session::Impl {
 
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
+  Status checkRanks(const EntrySpec &spec) const;
   Status checkResults(const EntrySpec &spec,
                       std::vector<ResultTensor> &results) const;
   int chooseVariant(int entry, int64_t rows) const;
@@ -24,14 +27,19 @@ struct Session::Impl {
   Result<int64_t> workspace(int entry, int variant,
                             const std::vector<moira_buffer> &inputs);
   int64_t peakWith(int64_t workspace, int64_t resultBytes) const;
+  RankRecord describeRank(int entry, const std::vector<TensorView> &inputs);
+  void noteTraffic();
   Status invoke(int entry, const std::vector<TensorView> &inputs,
                 std::vector<ResultTensor> &results);
+  Status runStep(int entry, const std::vector<TensorView> &inputs,
+                 std::vector<ResultTensor> &results);
 
   std::shared_ptr<const Program> program;
   const Manifest &manifest;
   Log log;
   std::shared_ptr<MemoryAccount> account;
   Pool pool;
+  std::shared_ptr<Communicator> communicator; ///< null for one rank
   StepContext step;
   ParameterTable parameters;
   RingSink ring;
@@ -40,6 +48,8 @@ struct Session::Impl {
   std::vector<int64_t> layers; ///< of the entry that runs
   std::vector<moira_plan> plans;
   int64_t stepCount = 0;
+  double lastSeconds = std::numeric_limits<double>::infinity();
+  uint64_t programHash = 0;
   mutable std::mutex mutex;
 };
 
@@ -48,10 +58,15 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
     : program(std::move(newProgram)), manifest(program->manifest()),
       log(options.logLevel), account(std::make_shared<MemoryAccount>(
                                  options.memoryLimit, options.poisonMemory)),
-      pool(options.threads), step(&pool, account),
+      pool(options.threads), communicator(options.communicator),
+      step(&pool, account),
       parameters(*program, pool, account, options.progress),
       ring(options.statisticsSteps),
-      forcedVariant(manifest.entries.size(), -1) {}
+      forcedVariant(manifest.entries.size(), -1) {
+  step.setCommunicator(communicator);
+  const std::string &text = program->manifestText();
+  programHash = hashBytes(text.data(), text.size());
+}
 
 //===----------------------------------------------------------------------===//
 // Checks before a step
@@ -77,6 +92,17 @@ Status Session::Impl::checkBound() const {
                 concat("expected all parameters to be bound, got ",
                        missing.size(), " that are not, first '",
                        manifest.parameters[missing.front()].name, "'"));
+}
+
+/// An entry with collectives runs on the ranks that it was compiled for; what
+/// has none runs anywhere.
+Status Session::Impl::checkRanks(const EntrySpec &spec) const {
+  int there = communicator ? communicator->ranks() : 1;
+  if (spec.ranks == 1 || spec.ranks == there)
+    return Status();
+  return Status(MOIRA_INVALID_ARGUMENT,
+                concat("expected ", spec.ranks,
+                       " ranks, as the entry was compiled for, got ", there));
 }
 
 static Status checkTensor(const TensorSpec &spec, DataType dtype,
@@ -154,9 +180,11 @@ void Session::Impl::preparePlans(const EntrySpec &spec, int variant) {
   for (const LayerSpec &layer : spec.layers)
     layers.push_back(layer.index);
   // One plan per layer; an entry without layers still has one to read.
-  plans.assign(std::max<size_t>(1, layers.size()),
-               {static_cast<uint32_t>(variant), plan.degree, plan.exchange,
-                /*slots=*/0, /*slot_table=*/nullptr});
+  plans.assign(
+      std::max<size_t>(1, layers.size()),
+      {static_cast<uint32_t>(variant), plan.degree, plan.exchange,
+       static_cast<int32_t>(plan.slotTable.size() / step.context()->ranks),
+       plan.slotTable.empty() ? nullptr : plan.slotTable.data()});
   step.context()->plan = plans.data();
   step.context()->params = parameters.params();
 }
@@ -223,9 +251,54 @@ static int64_t predictResults(const EntrySpec &spec, int64_t rows,
 // The step
 //===----------------------------------------------------------------------===//
 
+/// What the ranks compare in each layer.
+RankRecord Session::Impl::describeRank(int entry,
+                                       const std::vector<TensorView> &inputs) {
+  RankRecord mine;
+  mine.program = hashBytes(&entry, sizeof(entry), programHash);
+  for (const TensorView &input : inputs) {
+    const int64_t head[] = {static_cast<int64_t>(input.dtype),
+                            static_cast<int64_t>(input.shape.size())};
+    mine.shapes = hashBytes(head, sizeof(head), mine.shapes);
+    // Dim 0 may be tokens, of which each rank has its own number.
+    if (input.shape.size() > 1)
+      mine.shapes =
+          hashBytes(input.shape.data() + 1,
+                    (input.shape.size() - 1) * sizeof(int64_t), mine.shapes);
+  }
+  mine.seconds = lastSeconds;
+  size_t variants = manifest.entries[entry].variants.size();
+  mine.variants = variants < 64 ? (uint64_t(1) << variants) - 1 : ~uint64_t(0);
+  return mine;
+}
+
+void Session::Impl::noteTraffic() {
+  if (!communicator)
+    return;
+  for (int64_t layer : layers) {
+    TrafficCount count = communicator->takeLayer(layer);
+    step.recorder().moved(layer, count.bytesSent, count.bytesReceived);
+  }
+}
+
+/// With ranks, whatever fails here fails the step on all of them.
 Status Session::Impl::invoke(int entry, const std::vector<TensorView> &inputs,
                              std::vector<ResultTensor> &results) {
+  if (!communicator)
+    return runStep(entry, inputs, results);
+  Status begun = communicator->beginStep();
+  try {
+    return communicator->endStep(begun.ok() ? runStep(entry, inputs, results)
+                                            : begun);
+  } catch (const std::exception &error) {
+    return communicator->endStep(Status(MOIRA_OUT_OF_MEMORY, error.what()));
+  }
+}
+
+Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
+                              std::vector<ResultTensor> &results) {
   const EntrySpec &spec = manifest.entries[entry];
+  MOIRA_RETURN_IF_ERROR(checkRanks(spec));
   MOIRA_RETURN_IF_ERROR(checkBound());
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
   MOIRA_RETURN_IF_ERROR(checkResults(spec, results));
@@ -246,12 +319,15 @@ Status Session::Impl::invoke(int entry, const std::vector<TensorView> &inputs,
                account->figures().parameters, ", workspace ", *bytes, ")"));
   MOIRA_RETURN_IF_ERROR(step.arena(0).reserve(*bytes));
 
+  step.setRecord(describeRank(entry, inputs));
   step.begin(&spec, &results);
   step.recorder().begin(stepCount++, entry, variant, rows, layers,
                         plans.data());
   program->step(entry, variant)(step.context(), buffers.data());
+  noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);
+  lastSeconds = row.total;
   if (log.enabled(LogLevel::Debug))
     log.print(LogLevel::Debug,
               concat("step ", row.step, ": entry '", spec.name, "', variant '",
@@ -285,6 +361,9 @@ Session::create(std::shared_ptr<const Program> program,
                          options.memoryLimit));
   auto impl = std::make_unique<Impl>(std::move(program), options);
   MOIRA_RETURN_IF_ERROR(impl->parameters.open());
+  const moira_ctx &context = *impl->step.context();
+  MOIRA_RETURN_IF_ERROR(
+      impl->parameters.place(context.rank, context.ranks, {}));
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
@@ -310,6 +389,8 @@ Status Session::bindRandom(uint64_t seed) {
   std::lock_guard<std::mutex> lock(impl->mutex);
   return impl->parameters.bindRandom(seed);
 }
+
+int64_t Session::readBytes() const { return impl->parameters.readBytes(); }
 
 std::vector<std::string> Session::unbound() const {
   std::lock_guard<std::mutex> lock(impl->mutex);
@@ -344,7 +425,15 @@ Status Session::setPlan(const PlanOptions &plan) {
                   concat("expected exchange 0 (linear) or 1 (hierarchical), "
                          "got ",
                          plan.exchange));
+  int ranks = impl->step.context()->ranks;
+  if (plan.slotTable.size() % ranks != 0)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected a slot table of equal parts for ", ranks,
+                         " ranks, got ", plan.slotTable.size(), " entries"));
   std::lock_guard<std::mutex> lock(impl->mutex);
+  // Weights that now stand in other slots must be bound again.
+  MOIRA_RETURN_IF_ERROR(impl->parameters.place(impl->step.context()->rank,
+                                               ranks, plan.slotTable));
   impl->plan = plan;
   return Status();
 }
@@ -371,6 +460,8 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
   if (!found.ok())
     return found.status();
   const EntrySpec &spec = impl->manifest.entries[*found];
+  MOIRA_RETURN_IF_ERROR(
+      impl->checkRanks(spec).within(concat("entry '", entry, "'")));
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
                             .within(concat("entry '", entry, "'")));
   int64_t rows = rowsOf(inputs);

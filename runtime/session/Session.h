@@ -8,6 +8,7 @@
 
 #include "base/Log.h"
 #include "base/Memory.h"
+#include "collective/Communicator.h"
 #include "session/ParameterSource.h"
 #include "session/Program.h"
 #include "statistics/Statistics.h"
@@ -27,6 +28,9 @@ struct SessionOptions {
   /// Fills all memory with poison (NaN) before generated code gets it: for
   /// tests that no result depends on what nobody wrote.
   bool poisonMemory = false;
+  /// The ranks that steps run with; null: this one alone. Of one communicator
+  /// one session at a time runs a step.
+  std::shared_ptr<Communicator> communicator;
   /// Called while parameters are bound, one call at a time, from any thread.
   std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
 };
@@ -35,6 +39,9 @@ struct SessionOptions {
 struct PlanOptions {
   int32_t degree = 1;   ///< pipeline chunks
   int32_t exchange = 0; ///< 0 linear, 1 hierarchical
+  /// Which unit of weights stands where, [ranks, slots]; empty: identity. Each
+  /// layer checks that it fits its experts.
+  std::vector<int32_t> slotTable{};
 };
 
 /// A result of a step. Before the call, `data` says where it goes: null, and
@@ -73,12 +80,16 @@ public:
   /// integers with zeros. A value depends on the seed, the parameter's name
   /// and its place in the file's tensor, on nothing else.
   Status bindRandom(uint64_t seed);
+  /// Bytes of sources and tensors that binding has read so far.
+  int64_t readBytes() const;
   /// Names of parameters that are not (wholly) bound, in table order.
   std::vector<std::string> unbound() const;
 
   /// Makes an entry use this variant from the next step on; an empty name
   /// goes back to the choice by rows.
   Status setVariant(const std::string &entry, const std::string &variant);
+  /// Parameters in slots whose unit changes with the slot table are no longer
+  /// bound; nothing else about a plan touches parameters.
   Status setPlan(const PlanOptions &plan);
 
   /// Runs one step. `results` may be empty (all allocated) or have one

@@ -3,6 +3,9 @@
 
 #include "session/StepContext.h"
 
+#include "collective/VirtualClock.h"
+
+#include <algorithm>
 #include <exception>
 #include <functional>
 
@@ -104,12 +107,95 @@ struct Api {
       return true;
     });
   }
+
+  /// Runs `action`, which waits for other ranks, and charges the time to the
+  /// exchange of the layer.
+  template <typename Action>
+  static void waiting(StepContext &step, int64_t layer, const Action &action) {
+    PartSeconds::value_type *before = step.steps.enterExchange(layer);
+    action();
+    step.steps.leaveExchange(before);
+  }
+
+  static int64_t chunks(moira_ctx *ctx, int64_t layer, int64_t schedule) {
+    return guarded<int64_t>(ctx, 1, [&](StepContext &step) -> int64_t {
+      const moira_plan *plan = step.planOf("chunks", layer);
+      return plan ? step.link().chunks(*plan, schedule) : 1;
+    });
+  }
+
+  static void allGather(moira_ctx *ctx, const void *mine, int64_t bytes,
+                        void *all) {
+    guarded(ctx, false, [&](StepContext &step) {
+      if (step.checkNotInBody("all_gather"))
+        waiting(step, -1, [&] {
+          step.note("all_gather", step.link().allGather(mine, bytes, all));
+        });
+      return true;
+    });
+  }
+
+  static void gatherCounts(moira_ctx *ctx, int64_t layer, int64_t experts,
+                           const int32_t *counts, int32_t *matrix) {
+    std::fill_n(matrix, std::max<int64_t>(experts, 0) * ctx->ranks, 0);
+    guarded(ctx, false, [&](StepContext &step) {
+      if (step.checkNotInBody("gather_counts"))
+        step.gatherCounts(layer, experts, counts, matrix);
+      return true;
+    });
+  }
+
+  static int64_t receiveSizes(moira_ctx *ctx, const moira_exchange *exchange,
+                              int32_t *groups) {
+    std::fill_n(groups, std::max(exchange->placement.slots, 0), 0);
+    return guarded<int64_t>(ctx, 0, [&](StepContext &step) -> int64_t {
+      return step.checkNotInBody("receive_sizes")
+                 ? step.receiveSizes(*exchange, groups)
+                 : 0;
+    });
+  }
+
+  static int64_t ticketOf(StepContext &step, const char *function,
+                          const Result<int64_t> &ticket) {
+    step.note(function, ticket.status());
+    return ticket.ok() ? ticket.value() : -1;
+  }
+
+  static int64_t exchange(moira_ctx *ctx, const moira_exchange *exchange) {
+    return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
+      const moira_plan *plan = step.planOf("exchange", exchange->layer);
+      if (!plan)
+        return -1;
+      return ticketOf(step, "exchange", step.link().exchange(*plan, *exchange));
+    });
+  }
+
+  static int64_t gatherWeights(moira_ctx *ctx, const moira_gather *gather) {
+    return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
+      const moira_plan *plan = step.planOf("gather_weights", gather->layer);
+      if (!plan)
+        return -1;
+      return ticketOf(step, "gather_weights",
+                      step.link().gatherWeights(*plan, *gather));
+    });
+  }
+
+  static void wait(moira_ctx *ctx, int64_t ticket) {
+    guarded(ctx, false, [&](StepContext &step) {
+      if (ticket >= 0 && step.checkNotInBody("wait"))
+        waiting(step, -1, [&] { step.note("wait", step.link().wait(ticket)); });
+      return true;
+    });
+  }
 };
 } // namespace moira::runtime
 
 static constexpr moira_api table = {
-    MOIRA_ABI_VERSION, sizeof(moira_api), Api::alloc, Api::mark,  Api::release,
-    Api::result,       Api::parallelFor,  Api::fail,  Api::enter, Api::loads,
+    MOIRA_ABI_VERSION, sizeof(moira_api), Api::alloc,       Api::mark,
+    Api::release,      Api::result,       Api::parallelFor, Api::fail,
+    Api::enter,        Api::loads,        Api::chunks,      Api::allGather,
+    Api::gatherCounts, Api::receiveSizes, Api::exchange,    Api::gatherWeights,
+    Api::wait,
 };
 
 //===----------------------------------------------------------------------===//
@@ -128,6 +214,23 @@ StepContext::StepContext(Pool *pool, std::shared_ptr<MemoryAccount> account)
   ctx.ranks = 1;
   ctx.workers = workerCount;
   ctx.session = this;
+}
+
+void StepContext::setCommunicator(std::shared_ptr<Communicator> given) {
+  communicator = std::move(given);
+  ctx.rank = communicator ? communicator->rank() : 0;
+  ctx.ranks = communicator ? communicator->ranks() : 1;
+  ctx.communicator = communicator.get();
+  steps.setClock(communicator ? communicator->clock() : nullptr);
+  steps.setTrace(communicator ? communicator->trace() : nullptr);
+}
+
+Communicator &StepContext::link() {
+  if (communicator)
+    return *communicator;
+  if (!alone)
+    alone = Communicator::single();
+  return *alone;
 }
 
 void StepContext::begin(const EntrySpec *newEntry,
@@ -158,6 +261,55 @@ void StepContext::fail(int32_t code, std::string text) {
   if (__atomic_compare_exchange_n(&ctx.error, &none, code, false,
                                   __ATOMIC_RELAXED, __ATOMIC_RELAXED))
     message = std::move(text);
+}
+
+/// Makes a failure the step's. What the ranks share names itself already.
+void StepContext::note(const char *function, const Status &status) {
+  if (!status.ok())
+    fail(status.code,
+         communicator ? status.message : status.within(function).message);
+}
+
+/// The plan of a layer, outside of loop bodies only; null on failure.
+const moira_plan *StepContext::planOf(const char *function, int64_t layer) {
+  if (!checkNotInBody(function))
+    return nullptr;
+  if (!entry || entry->layers.empty())
+    return ctx.plan;
+  for (size_t i = 0; i < entry->layers.size(); ++i)
+    if (entry->layers[i].index == layer)
+      return ctx.plan + i;
+  fail(MOIRA_FAILED,
+       concat(function, ": expected a layer of the entry, got ", layer));
+  return nullptr;
+}
+
+void StepContext::gatherCounts(int64_t layer, int64_t experts,
+                               const int32_t *counts, int32_t *matrix) {
+  const moira_plan *plan = planOf("gather_counts", layer);
+  if (!plan)
+    return;
+  RankRecord mine = record;
+  mine.plan = hashPlan(*plan, ctx.ranks);
+  Api::waiting(*this, layer, [&] {
+    note("gather_counts",
+         link().gatherCounts(layer, experts, counts, mine, matrix));
+  });
+  if (!hasFailed())
+    steps.matrix(layer, experts, ctx.ranks, matrix);
+}
+
+int64_t StepContext::receiveSizes(const moira_exchange &exchange,
+                                  int32_t *groups) {
+  const moira_plan *plan = planOf("receive_sizes", exchange.layer);
+  if (!plan)
+    return 0;
+  Result<int64_t> rows = link().receiveSizes(*plan, exchange, groups);
+  if (rows.ok())
+    return *rows;
+  std::fill_n(groups, std::max(exchange.placement.slots, 0), 0);
+  fail(rows.status().code, rows.status().within("receive_sizes").message);
+  return 0;
 }
 
 bool StepContext::checkWorker(int64_t worker) {
@@ -244,6 +396,29 @@ void *StepContext::result(int64_t index, int64_t rank, const int64_t *shape) {
   return (*results)[index].data;
 }
 
+/// Charges a loop as if each worker had a core of its own and all were even:
+/// the longest body, or the work of all in equal parts.
+void StepContext::runOnVirtualWorkers(
+    VirtualClock &clock, int64_t n, int64_t cost,
+    const std::function<void(int64_t, int64_t)> &body) {
+  std::vector<double> sums(workers()), longest(workers());
+  clock.pause();
+  pool->run(n, cost, [&](int64_t index, int64_t worker) {
+    double begin = threadCpuSeconds();
+    body(index, worker);
+    double seconds = threadCpuSeconds() - begin;
+    sums[worker] += seconds;
+    longest[worker] = std::max(longest[worker], seconds);
+  });
+  double all = 0, most = 0;
+  for (int64_t worker = 0; worker < workers(); ++worker) {
+    all += sums[worker];
+    most = std::max(most, longest[worker]);
+  }
+  clock.add(clock.scale() * std::max(most, all / workers()));
+  clock.resume();
+}
+
 void StepContext::parallelFor(moira_body body, void *captures, int64_t n,
                               int64_t cost) {
   if (!checkNotInBody("parallel_for"))
@@ -262,6 +437,9 @@ void StepContext::parallelFor(moira_body body, void *captures, int64_t n,
     body(&ctx, captures, index, worker);
     bodyContext = outer;
   };
+  VirtualClock *clock = communicator ? communicator->clock() : nullptr;
+  if (pool && clock && clock->countsCpu() && !pool->staysInline(n, cost))
+    return runOnVirtualWorkers(*clock, n, cost, run);
   if (pool)
     return pool->run(n, cost, std::ref(run)); // no copy, no allocation
   for (int64_t i = 0; i < n; ++i)

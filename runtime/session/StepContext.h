@@ -9,11 +9,13 @@
 
 #include "base/Arena.h"
 #include "base/Pool.h"
+#include "collective/Communicator.h"
 #include "session/Manifest.h"
 #include "session/Session.h"
 #include "statistics/Statistics.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,6 +39,14 @@ public:
   int64_t workers() const { return static_cast<int64_t>(arenas.size()); }
   StepRecorder &recorder() { return steps; }
 
+  /// The ranks that the next steps run with; null: this one alone.
+  void setCommunicator(std::shared_ptr<Communicator> communicator);
+  /// What transfers go through: the communicator, or copies within this rank.
+  Communicator &link();
+  /// What this rank says of itself in each layer of the next step; `plan` and
+  /// `layer` are filled in there.
+  void setRecord(const RankRecord &mine) { record = mine; }
+
   /// Clears the error and says where results go: `results` has one element
   /// per result of `entry`. Both stay in place until `finish`.
   void begin(const EntrySpec *entry, std::vector<ResultTensor> *results);
@@ -59,6 +69,13 @@ private:
   void *result(int64_t index, int64_t rank, const int64_t *shape);
   Status placeResult(int64_t index, Shape shape);
   void parallelFor(moira_body body, void *captures, int64_t n, int64_t cost);
+  void runOnVirtualWorkers(VirtualClock &clock, int64_t n, int64_t cost,
+                           const std::function<void(int64_t, int64_t)> &body);
+  const moira_plan *planOf(const char *function, int64_t layer);
+  void note(const char *function, const Status &status);
+  void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
+                    int32_t *matrix);
+  int64_t receiveSizes(const moira_exchange &exchange, int32_t *groups);
   bool checkWorker(int64_t worker);
   bool checkNotInBody(const char *function);
 
@@ -66,6 +83,9 @@ private:
   Pool *pool;
   std::shared_ptr<MemoryAccount> account;
   std::vector<std::unique_ptr<Arena>> arenas;
+  std::shared_ptr<Communicator> communicator;
+  std::unique_ptr<Communicator> alone; ///< made when first needed
+  RankRecord record;
   StepRecorder steps;
   const EntrySpec *entry = nullptr;
   std::vector<ResultTensor> *results = nullptr;

@@ -29,7 +29,7 @@ std::vector<StepRow> RingSink::snapshot() const {
   return copy;
 }
 
-static double now() {
+double moira::runtime::realSeconds() {
   using namespace std::chrono;
   return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
@@ -53,7 +53,10 @@ void StepRecorder::begin(int64_t step, int32_t entry, int32_t variant,
     layer.sizes.clear();
     layer.routed = layer.dropped = 0;
     layer.seconds.fill(0);
+    layer.matrix.clear();
+    layer.bytesSent = layer.bytesReceived = 0;
   }
+  inside = nullptr;
   current = &row.seconds[MOIRA_PART_OTHER];
   started = since = now();
 }
@@ -65,9 +68,25 @@ LayerRow *StepRecorder::find(int64_t layer) {
   return nullptr;
 }
 
+/// Of what is charged now, for a trace.
+std::string StepRecorder::currentName() const {
+  static const char *const names[MOIRA_PART_COUNT] = {
+      "dense", "gate", "dispatch", "expert", "combine", "exchange"};
+  for (const LayerRow &layer : row.layers)
+    for (int part = 0; part < MOIRA_PART_COUNT; ++part)
+      if (current == &layer.seconds[part])
+        return "layer " + std::to_string(layer.layer) + " " + names[part];
+  for (int part = 0; part < MOIRA_PART_COUNT; ++part)
+    if (current == &row.seconds[part])
+      return names[part];
+  return "";
+}
+
 void StepRecorder::charge() {
   double time = now();
   *current += time - since;
+  if (trace && time > since)
+    trace->add(TraceEvent{currentName(), TraceQueue::Compute, since, time});
   since = time;
 }
 
@@ -77,7 +96,48 @@ bool StepRecorder::enter(int64_t layer, int64_t part) {
     return false;
   charge();
   current = found ? &found->seconds[part] : &row.seconds[part];
+  inside = found;
   return true;
+}
+
+double *StepRecorder::enterExchange(int64_t layer) {
+  LayerRow *found = layer == -1 ? nullptr : find(layer);
+  if (!found)
+    found = inside;
+  double *before = current;
+  if (!before)
+    return before; // outside of a step
+  charge();
+  current = found ? &found->seconds[MOIRA_PART_EXCHANGE]
+                  : &row.seconds[MOIRA_PART_EXCHANGE];
+  return before;
+}
+
+void StepRecorder::leaveExchange(double *before) {
+  if (!before)
+    return;
+  charge();
+  current = before;
+}
+
+void StepRecorder::matrix(int64_t layer, int64_t experts, int64_t ranks,
+                          const int32_t *rows) {
+  LayerRow *found = find(layer);
+  if (!found)
+    return;
+  if (static_cast<int64_t>(found->matrix.size()) != ranks * experts)
+    found->matrix.assign(ranks * experts, 0);
+  for (int64_t i = 0; i < ranks * experts; ++i)
+    found->matrix[i] += rows[i];
+}
+
+void StepRecorder::moved(int64_t layer, int64_t bytesSent,
+                         int64_t bytesReceived) {
+  LayerRow *found = find(layer);
+  if (!found)
+    return;
+  found->bytesSent += bytesSent;
+  found->bytesReceived += bytesReceived;
 }
 
 bool StepRecorder::loads(int64_t layer, int64_t experts, const int32_t *counts,

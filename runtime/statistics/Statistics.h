@@ -7,6 +7,8 @@
 #define MOIRA_RUNTIME_STATISTICS_STATISTICS_H
 
 #include "moira/abi.h"
+#include "statistics/Clock.h"
+#include "statistics/Trace.h"
 
 #include <array>
 #include <cstdint>
@@ -27,6 +29,10 @@ struct LayerRow {
   int64_t routed = 0;          ///< sum of counts
   int64_t dropped = 0;         ///< sum of counts less sum of sizes
   PartSeconds seconds{};
+  std::vector<int32_t> matrix; ///< [ranks, experts]: rows of each rank for
+                               ///< each; empty where they were not gathered
+  int64_t bytesSent = 0;       ///< to other ranks: rows and weights
+  int64_t bytesReceived = 0;   ///< from them
 };
 
 /// One step. The parts of all layers and `seconds` of the dense parts add up
@@ -69,6 +75,11 @@ private:
 /// Builds the row of the step that runs. One thread at a time.
 class StepRecorder {
 public:
+  /// Where times come from (null: the machine), and who is told what ran when
+  /// (null: nobody). Both outlive the recorder or the next call.
+  void setClock(Clock *newClock) { clock = newClock; }
+  void setTrace(TraceRecorder *newTrace) { trace = newTrace; }
+
   /// Starts a row, keeping the memory of the last one.
   void begin(int64_t step, int32_t entry, int32_t variant, int64_t rows,
              const std::vector<int64_t> &layers, const moira_plan *plans);
@@ -80,17 +91,33 @@ public:
   /// such layer, or has had another number of experts there.
   [[nodiscard]] bool loads(int64_t layer, int64_t experts,
                            const int32_t *counts, const int32_t *sizes);
+  /// Charges what follows to the exchange of a layer, -1 for the one that is
+  /// charged now, and returns where time went before. No failure: an unknown
+  /// layer counts as -1.
+  double *enterExchange(int64_t layer);
+  void leaveExchange(double *before);
+  /// Adds the rows of all ranks to a layer's row, [ranks, experts].
+  void matrix(int64_t layer, int64_t experts, int64_t ranks,
+              const int32_t *rows);
+  /// Adds bytes to a layer's row.
+  void moved(int64_t layer, int64_t bytesSent, int64_t bytesReceived);
   /// Ends the row, which stays valid until the next `begin`.
   const StepRow &end(int32_t error);
 
 private:
   LayerRow *find(int64_t layer);
+  double now() const { return clock ? clock->seconds() : realSeconds(); }
   void charge();
+  std::string currentName() const;
+
+  Clock *clock = nullptr;
+  TraceRecorder *trace = nullptr;
 
   StepRow row;
   double started = 0;
   double since = 0;
   double *current = nullptr;
+  LayerRow *inside = nullptr; ///< the layer that is charged; null: none
 };
 
 } // namespace moira::runtime

@@ -2,11 +2,11 @@
 // RUN: moira-opt %s --moe-to-bufferized | moira-opt --moe-verify-phase=phase=bufferized
 // RUN: moira-opt %s --moe-to-target | moira-opt --moe-verify-phase=phase=target
 // RUN: moira-opt %s --moe-to-target=oracle=true | moira-opt --moe-verify-phase=phase=target
-// RUN: not moira-opt %s --moe-verify-phase=phase=sharded 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not moira-opt %s --moe-verify-phase=phase=parsed 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not moira-opt %s --moe-verify-phase=phase=bufferized 2>&1 | FileCheck %s --check-prefix=TENSORS
 // RUN: not moira-opt %s --moe-verify-phase=phase=target 2>&1 | FileCheck %s --check-prefix=MANIFEST
 
-// UNKNOWN: error: expected phase kernels, bufferized or target, got 'sharded'
+// UNKNOWN: error: expected phase input, sharded, scheduled, kernels, bufferized, target, got 'parsed'
 // TENSORS: error: 'tensor.dim' op expected no tensors at the end of phase bufferized, got 'tensor<?x8xf32>'
 // MANIFEST: error: {{.*}} expected only the LLVM dialect at the end of phase target
 func.func @main(%x: tensor<?x8xf32>,

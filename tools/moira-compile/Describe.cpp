@@ -20,21 +20,49 @@ static std::string describeTensor(const TensorSpec &spec) {
 }
 
 static void describeEntry(const EntrySpec &entry, llvm::raw_ostream &stream) {
-  stream << "entry " << entry.name << '\n';
+  stream << "entry " << entry.name;
+  if (entry.ranks > 1)
+    stream << ", on " << entry.ranks << " ranks";
+  stream << '\n';
   for (const TensorSpec &input : entry.inputs)
     stream << "  input      " << describeTensor(input) << '\n';
   for (const TensorSpec &result : entry.results)
     stream << "  result     " << describeTensor(result) << '\n';
-  for (const LayerSpec &layer : entry.layers)
+  for (const LayerSpec &layer : entry.layers) {
     stream << llvm::formatv("  layer {0,-4} {1} experts, top {2}, {3} flops "
                             "per row and choice\n",
                             layer.index, layer.experts, layer.topK,
                             layer.flopsPerRow);
+    if (const auto &placement = layer.placement)
+      stream << "             on each rank " << placement->slots
+             << (placement->slots == 1 ? " slot" : " slots") << ", experts in "
+             << placement->shards
+             << (placement->shards == 1 ? " shard" : " shards")
+             << ", r = " << placement->copies << '\n';
+  }
   stream << "  dense      " << entry.flopsPerToken << " flops per token\n";
   for (const VariantSpec &variant : entry.variants)
     stream << "  variant    " << variant.name << ", from " << variant.minRows
            << " rows, numerics " << variant.numerics
-           << ", qualified: " << variant.qualified << '\n';
+           << ", qualified: " << variant.qualified
+           << (variant.schedule.empty() ? "" : ", chunks ") << variant.schedule
+           << '\n';
+}
+
+/// What of it a rank has.
+static std::string describeShards(const ParameterSpec &parameter) {
+  const std::optional<ParameterPlacement> &placement = parameter.placement;
+  if (!placement)
+    return {};
+  if (placement->dim < 0)
+    return concat(" on each rank, whole experts of ", placement->experts);
+  std::string text =
+      concat(" on each rank, shards of 1/", placement->shards, " of dim ",
+             placement->dim, " of ", placement->experts, " experts");
+  if (placement->parts > 1)
+    text += concat(" (", placement->parts,
+                   placement->interleaved ? " parts, interleaved)" : " parts)");
+  return text;
 }
 
 static void describeParameters(const Manifest &manifest,
@@ -50,7 +78,7 @@ static void describeParameters(const Manifest &manifest,
            << parameter.slices << (parameter.slices == 1 ? " slice" : " slices")
            << " of " << toString(parameter.sourceShape) << ", layout "
            << parameter.layout << ", " << formatBytes(parameter.packedBytes())
-           << '\n';
+           << describeShards(parameter) << '\n';
 }
 
 llvm::Error tools::describe(const BundleContents &contents,

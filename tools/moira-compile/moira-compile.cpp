@@ -41,7 +41,8 @@ struct CommandLine {
       "emit", cl::init("bundle"), cl::value_desc("bundle|object|llvm|asm"),
       cl::cat(category), cl::desc("What to make (default: bundle)")};
   cl::opt<std::string> compileTo{
-      "compile-to", cl::value_desc("input|kernels|bufferized|target"),
+      "compile-to",
+      cl::value_desc("input|sharded|scheduled|kernels|bufferized|target"),
       cl::cat(category), cl::desc("Stop after this phase and print the IR")};
   cl::opt<std::string> dumpPhases{
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
@@ -69,6 +70,27 @@ struct CommandLine {
   cl::list<std::string> disableFusion{
       "disable-fusion", cl::CommaSeparated, cl::value_desc("names"),
       cl::cat(category), cl::desc(disableFusionHelp())};
+  cl::opt<std::string> grid{
+      "grid", cl::init("1"), cl::value_desc("ranks"), cl::cat(category),
+      cl::desc("Ranks that run the program together (default: 1)")};
+  cl::opt<std::string> copies{
+      "r", cl::init("1"), cl::value_desc("number"), cl::cat(category),
+      cl::desc("How often rows travel: 0 gathers weights instead, else a "
+               "divisor of the ranks that share an expert (default: 1)")};
+  cl::opt<std::string> schedule{
+      "schedule", cl::init("equal"), cl::value_desc("equal|groups"),
+      cl::cat(category),
+      cl::desc("How exchanges are cut: in equal chunks, as many as the plan's "
+               "degree (default), or by groups of ranks")};
+  cl::opt<std::string> spareSlots{
+      "spare-slots", cl::init("0"), cl::value_desc("number"), cl::cat(category),
+      cl::desc("Slots of each rank beyond those that the experts need "
+               "(default: 0)")};
+  cl::opt<std::string> hiddenBlocks{
+      "hidden-blocks", cl::value_desc("number"), cl::cat(category),
+      cl::desc("Blocks that the hidden dimension of experts is summed in; "
+               "bundles with the same number agree bit for bit (default: the "
+               "ranks that share an expert)")};
   cl::opt<bool> describe{"describe", cl::cat(category),
                          cl::desc("Print what the bundle holds; with a "
                                   "program, compile it for that")};
@@ -76,6 +98,39 @@ struct CommandLine {
                      cl::desc("With --describe: print JSON")};
 };
 } // namespace
+
+/// How the program is spread over ranks.
+static llvm::Error readGrid(const CommandLine &line,
+                            PipelineOptions &pipeline) {
+  constexpr int64_t most = 65536;
+  auto read = [&](int64_t &field, const cl::opt<std::string> &option,
+                  int64_t least) -> llvm::Error {
+    if (option.empty())
+      return llvm::Error::success();
+    llvm::Expected<int64_t> number =
+        readNumber(option.ArgStr, option.getValue(), least, most);
+    if (!number)
+      return number.takeError();
+    field = *number;
+    return llvm::Error::success();
+  };
+  if (llvm::Error error = read(pipeline.ranks, line.grid, 1))
+    return error;
+  if (llvm::Error error = read(pipeline.copies, line.copies, 0))
+    return error;
+  if (llvm::Error error = read(pipeline.spareSlots, line.spareSlots, 0))
+    return error;
+  if (llvm::Error error = read(pipeline.hiddenBlocks, line.hiddenBlocks, 1))
+    return error;
+  std::optional<mlir::moe::Schedule> schedule =
+      mlir::moe::symbolizeSchedule(line.schedule);
+  if (!schedule)
+    return llvm::createStringError(
+        "--schedule: expected 'equal' or 'groups', got '" + line.schedule +
+        "'");
+  pipeline.schedule = *schedule;
+  return llvm::Error::success();
+}
 
 static llvm::Expected<JitOptions> makeOptions(const CommandLine &line) {
   JitOptions options;
@@ -94,6 +149,8 @@ static llvm::Expected<JitOptions> makeOptions(const CommandLine &line) {
   options.pipeline.disabledFusions = *disabled;
   options.pipeline.moduleName =
       line.input == "-" ? "stdin" : llvm::sys::path::filename(line.input).str();
+  if (llvm::Error error = readGrid(line, options.pipeline))
+    return std::move(error);
   if (!line.rows.empty())
     options.pipeline.rowClasses.clear();
   for (const std::string &name : line.rows) {
@@ -209,8 +266,9 @@ static llvm::Error emitPhase(const CommandLine &line,
                              mlir::ModuleOp module) {
   std::optional<Phase> phase = symbolizePhase(line.compileTo);
   if (!phase)
-    return llvm::createStringError("--compile-to: expected input, kernels, "
-                                   "bufferized or target, got '" +
+    return llvm::createStringError("--compile-to: expected input, sharded, "
+                                   "scheduled, kernels, bufferized or target, "
+                                   "got '" +
                                    line.compileTo + "'");
   if (llvm::Error error = compiler.lower(module, *phase))
     return error;

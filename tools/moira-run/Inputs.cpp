@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 using namespace moira;
 using namespace moira::tools;
@@ -128,6 +129,20 @@ llvm::Error Inputs::assign(const RunOptions &options) {
 // Shapes
 //===----------------------------------------------------------------------===//
 
+bool tools::hasTokens(const TensorSpec &spec) {
+  return !spec.shape.empty() && spec.shape[0] == -1;
+}
+
+/// Tokens of a batch: given, or those of the first file that has some. Files
+/// first, because the tokens of one are the tokens of all.
+static int64_t countTokens(const RunOptions &options,
+                           std::optional<int64_t> ofFile) {
+  const std::vector<int64_t> &list = options.grid.tokens;
+  if (!list.empty())
+    return std::accumulate(list.begin(), list.end(), int64_t(0));
+  return options.tokens ? *options.tokens : ofFile.value_or(defaultTokens);
+}
+
 llvm::Expected<Inputs> Inputs::plan(const EntrySpec &entry,
                                     const RunOptions &options) {
   Inputs inputs;
@@ -140,16 +155,16 @@ llvm::Expected<Inputs> Inputs::plan(const EntrySpec &entry,
   if (llvm::Error error = inputs.assign(options))
     return error;
 
-  // Files first: the tokens of one are the tokens of all.
-  std::optional<int64_t> tokens = options.tokens;
+  std::optional<int64_t> ofFile;
   for (Entry &entry : inputs.entries)
     for (size_t i = 0; entry.mapped && i < entry.spec.shape.size(); ++i)
-      if (entry.spec.shape[i] == -1 && !tokens)
-        tokens = entry.mapped->shape[i];
+      if (entry.spec.shape[i] == -1 && !ofFile)
+        ofFile = entry.mapped->shape[i];
+  int64_t tokens = countTokens(options, ofFile);
   for (Entry &entry : inputs.entries) {
     Shape shape = entry.mapped ? entry.mapped->shape : entry.spec.shape;
     for (int64_t &size : shape)
-      size = size == -1 ? tokens.value_or(defaultTokens) : size;
+      size = size == -1 ? tokens : size;
     if (!compactBytes(entry.spec.dtype, shape))
       return llvm::createStringError("input '" + entry.spec.name +
                                      "': expected a size that fits 64 bits, "
@@ -161,7 +176,44 @@ llvm::Expected<Inputs> Inputs::plan(const EntrySpec &entry,
       entry.origin = "1";
     }
   }
+  if (llvm::Error error = inputs.planSplit(options, entry.ranks))
+    return error;
   return inputs;
+}
+
+/// Gives each rank its rows: those of --tokens=5,0,7,3, else an even share.
+llvm::Error Inputs::planSplit(const RunOptions &options, int ranks) {
+  const std::vector<int64_t> &list = options.grid.tokens;
+  if (!list.empty() && int64_t(list.size()) != ranks)
+    return llvm::createStringError("--tokens: expected " + llvm::Twine(ranks) +
+                                   " numbers, one for each rank, got " +
+                                   llvm::Twine(list.size()));
+  int64_t all = 0;
+  for (size_t i = entries.size(); i-- > 0;)
+    if (hasTokens(entries[i].spec))
+      all = tensors[i].shape[0];
+  int64_t begin = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int64_t count = all / ranks + (rank < all % ranks ? 1 : 0);
+    if (!list.empty())
+      count = list[rank];
+    split.push_back({begin, count});
+    begin += count;
+  }
+  for (size_t i = 0; ranks > 1 && i < entries.size(); ++i)
+    if (hasTokens(entries[i].spec) && tensors[i].shape[0] != begin)
+      return llvm::createStringError("input '" + entries[i].spec.name +
+                                     "': expected " + llvm::Twine(begin) +
+                                     " tokens, those of all ranks, got " +
+                                     llvm::Twine(tensors[i].shape[0]));
+  return llvm::Error::success();
+}
+
+std::vector<int64_t> Inputs::tokensByRank() const {
+  std::vector<int64_t> tokens;
+  for (const Rows &rows : split)
+    tokens.push_back(rows.count);
+  return tokens;
 }
 
 int64_t Inputs::rows() const {
@@ -189,38 +241,77 @@ static void storeNumber(DataType dtype, double number, void *target) {
   std::memcpy(target, &integer, byteSize(dtype)); // little-endian
 }
 
-llvm::Error Inputs::fillOne(Entry &entry, TensorView &view) {
-  int64_t bytes = *compactBytes(view.dtype, view.shape);
-  int64_t count = bytes / byteSize(view.dtype);
-  if (entry.mapped && entry.mapped->dtype == view.dtype &&
-      reinterpret_cast<uintptr_t>(entry.mapped->data) % byteSize(view.dtype) ==
-          0) {
-    view.data = entry.mapped->data;
+Rows Inputs::madeOf(const Entry &entry, const TensorView &view) const {
+  if (!hasTokens(entry.spec))
+    return {0, 1};
+  return split.size() == 1 ? Rows{0, view.shape[0]} : made;
+}
+
+/// Bytes of a token in a tensor that has tokens, else of all of it.
+static int64_t rowBytes(const TensorSpec &spec, const TensorView &view) {
+  Shape row = view.shape;
+  if (hasTokens(spec))
+    row[0] = 1;
+  return *compactBytes(view.dtype, row);
+}
+
+llvm::Error Inputs::fillOne(Entry &entry, const TensorView &view) {
+  Rows part = madeOf(entry, view);
+  int64_t rowSize = rowBytes(entry.spec, view);
+  int64_t rowCount = rowSize / byteSize(view.dtype);
+  int64_t count = part.count * rowCount, first = part.begin * rowCount;
+  const char *mapped = nullptr;
+  if (entry.mapped)
+    mapped = reinterpret_cast<const char *>(entry.mapped->data) +
+             first * byteSize(entry.mapped->dtype);
+  if (mapped && entry.mapped->dtype == view.dtype &&
+      reinterpret_cast<uintptr_t>(mapped) % byteSize(view.dtype) == 0) {
+    entry.data = mapped;
     return llvm::Error::success();
   }
-  Result<Storage> storage =
-      Storage::allocate(account, MemoryKind::Workspace, bytes);
+  Result<Storage> storage = Storage::allocate(account, MemoryKind::Workspace,
+                                              count * byteSize(view.dtype));
   if (!storage.ok())
     return toError(
         storage.status().within(concat("input '", entry.spec.name, "'")));
   entry.storage = std::move(*storage);
   void *data = entry.storage.data();
-  if (entry.mapped)
-    convert(entry.mapped->dtype, entry.mapped->data, view.dtype, data, count);
+  if (mapped)
+    convert(entry.mapped->dtype, mapped, view.dtype, data, count);
   else if (entry.number)
     storeNumber(view.dtype, *entry.number, data);
   else if (view.dtype == DataType::I1)
-    std::memset(data, 1, bytes); // a mask that keeps every token
+    std::memset(data, 1, count); // a mask that keeps every token
   else                           // variance 1
-    fillUniform(view.dtype, data, 0, count,
+    fillUniform(view.dtype, data, first, count,
                 streamKey(seed, "input " + entry.spec.name), std::sqrt(3.0));
-  view.data = data;
+  entry.data = data;
   return llvm::Error::success();
 }
 
-llvm::Error Inputs::fill() {
-  for (size_t i = 0; i < entries.size(); ++i)
+llvm::Error Inputs::fill(Rows part) {
+  made = part;
+  for (size_t i = 0; i < entries.size(); ++i) {
     if (llvm::Error error = fillOne(entries[i], tensors[i]))
       return error;
+    bool all = !hasTokens(entries[i].spec) || split.size() == 1 ||
+               made.count == tokens();
+    tensors[i].data = all ? entries[i].data : nullptr;
+  }
   return llvm::Error::success();
+}
+
+std::vector<TensorView> Inputs::viewsOf(int rank) const {
+  std::vector<TensorView> views = tensors;
+  if (split.size() == 1)
+    return views;
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (!hasTokens(entries[i].spec))
+      continue;
+    views[i].shape[0] = split[rank].count;
+    if (auto *data = static_cast<const char *>(entries[i].data))
+      views[i].data = data + (split[rank].begin - made.begin) *
+                                 rowBytes(entries[i].spec, views[i]);
+  }
+  return views;
 }

@@ -12,24 +12,43 @@
 
 namespace moira::tools {
 
+/// Some rows of a batch.
+struct Rows {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+/// Whether dim 0 of a tensor is that of the tokens.
+bool hasTokens(const runtime::TensorSpec &spec);
+
 /// The inputs of a step, in the entry's order: from files, given as numbers, or
-/// random.
+/// random. They are those of the whole batch, whatever the ranks; each rank
+/// takes its rows of it.
 class Inputs {
 public:
   /// Decides every shape and opens the files; nothing large is allocated.
   static llvm::Expected<Inputs> plan(const runtime::EntrySpec &entry,
                                      const RunOptions &options);
   /// Makes the data: afterwards every view points to memory.
-  llvm::Error fill();
+  llvm::Error fill() { return fill({0, tokens()}); }
+  /// Makes it for these tokens only.
+  llvm::Error fill(Rows part);
 
-  /// Data pointers are null before `fill`.
+  /// The whole batch. Data pointers are null unless all of it was made.
   const std::vector<runtime::TensorView> &views() const { return tensors; }
+  /// The tokens of a rank, one of those that were made.
+  std::vector<runtime::TensorView> viewsOf(int rank) const;
+  Rows rowsOf(int rank) const { return split[rank]; }
+  /// Tokens of each rank.
+  std::vector<int64_t> tokensByRank() const;
   /// Where an input comes from, in a few words.
   const std::string &origin(size_t index) const {
     return entries[index].origin;
   }
   /// Dim 0 of the first input; 0 without one.
   int64_t rows() const;
+  /// Tokens of the batch.
+  int64_t tokens() const { return split.back().begin + split.back().count; }
   int64_t bytes() const;
 
 private:
@@ -38,16 +57,22 @@ private:
     std::optional<io::MappedTensor> mapped; ///< from a file
     std::optional<double> number;           ///< a scalar
     std::string origin = "random";
-    runtime::Storage storage; ///< owns what is not mapped
+    runtime::Storage storage;   ///< owns what is not mapped
+    const void *data = nullptr; ///< of the tokens that were made
   };
 
   llvm::Error give(Entry &entry, llvm::StringRef value);
   llvm::Error assign(const RunOptions &options);
-  llvm::Error fillOne(Entry &entry, runtime::TensorView &view);
+  llvm::Error planSplit(const RunOptions &options, int ranks);
+  llvm::Error fillOne(Entry &entry, const runtime::TensorView &view);
+  /// What of an input stands in memory.
+  Rows madeOf(const Entry &entry, const runtime::TensorView &view) const;
 
   std::vector<Entry> entries;
   std::vector<runtime::TensorView> tensors;
   std::shared_ptr<runtime::MemoryAccount> account;
+  std::vector<Rows> split; ///< by rank
+  Rows made;
   uint64_t seed = 0;
 };
 

@@ -75,16 +75,8 @@ LoadedProgram::load(const RunOptions &options) {
     if (llvm::Error error = loaded->openBundle())
       return error;
   } else {
-    auto started = std::chrono::steady_clock::now();
-    auto program = loaded->compileAs(/*oracle=*/false,
-                                     /*exposeRouting=*/options.verify,
-                                     /*replayRouting=*/false);
-    if (!program)
-      return program.takeError();
-    loaded->main = *program;
-    loaded->seconds = std::chrono::duration<double>(
-                          std::chrono::steady_clock::now() - started)
-                          .count();
+    if (llvm::Error error = loaded->compileMain())
+      return error;
   }
   if (llvm::Error error = loaded->chooseEntry())
     return error;
@@ -99,21 +91,42 @@ LoadedProgram::load(const RunOptions &options) {
   return loaded;
 }
 
-llvm::Expected<std::shared_ptr<const runtime::Program>>
-LoadedProgram::compileAs(bool oracle, bool exposeRouting,
-                         bool replayRouting) const {
+JitOptions LoadedProgram::jitOptions() const {
   JitOptions jit = options.jit;
   const std::string &path = options.isBundle ? options.source : options.program;
   jit.pipeline.moduleName =
       path == "-" ? "stdin" : llvm::sys::path::filename(path).str();
-  jit.pipeline.oracle = oracle;
-  jit.pipeline.exposeRouting = exposeRouting;
-  jit.pipeline.replayRouting = replayRouting;
-  if (main) {
-    // The folder has the phases of the program itself.
-    jit.dumpDirectory.clear();
-    jit.pipeline.entry = entry().name;
-  }
+  return jit;
+}
+
+llvm::Error LoadedProgram::compileMain() {
+  JitOptions jit = jitOptions();
+  jit.pipeline.exposeRouting = options.verify;
+  auto started = std::chrono::steady_clock::now();
+  auto program = compile(*module, jit);
+  if (!program)
+    return program.takeError();
+  main = *program;
+  seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started)
+          .count();
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::shared_ptr<const runtime::Program>>
+LoadedProgram::compileAs(const CompileAs &as) const {
+  JitOptions jit = jitOptions();
+  jit.pipeline.oracle = as.oracle;
+  jit.pipeline.exposeRouting = as.exposeRouting;
+  jit.pipeline.replayRouting = as.replayRouting;
+  jit.pipeline.entry = entry().name;
+  // The folder has the phases of the program itself.
+  jit.dumpDirectory.clear();
+  jit.pipeline.ranks = 1;
+  jit.pipeline.tokenBlocks = as.tokenBlocks ? entry().ranks : 0;
+  // The order of sums that the ranks have.
+  if (jit.pipeline.hiddenBlocks == 0)
+    jit.pipeline.hiddenBlocks = countHiddenBlocks(*module, entry().ranks);
   return compile(*module, jit);
 }
 

@@ -22,6 +22,15 @@ struct GateInfo {
   bool takesReplay = true;
 };
 
+/// Another way to compile a program.
+struct CompileAs {
+  bool oracle = false;
+  bool exposeRouting = false;
+  bool replayRouting = false;
+  /// Among the inputs, after the program's own: the tokens of each rank.
+  bool tokenBlocks = false;
+};
+
 /// The program of the command line, ready to run, with its source where there
 /// is one.
 class LoadedProgram {
@@ -44,9 +53,9 @@ public:
 
   /// The rest needs a source.
   bool hasSource() const { return static_cast<bool>(module); }
-  /// Compiles the source again, in another way.
+  /// Compiles the source again, for one rank.
   llvm::Expected<std::shared_ptr<const runtime::Program>>
-  compileAs(bool oracle, bool exposeRouting, bool replayRouting) const;
+  compileAs(const CompileAs &as) const;
   /// The gates of the entry, in program order; empty where they are not all in
   /// its function.
   std::vector<GateInfo> gates(size_t expected) const;
@@ -57,6 +66,8 @@ private:
   explicit LoadedProgram(const RunOptions &options) : options(options) {}
   llvm::Error openSource(const std::string &path);
   llvm::Error openBundle();
+  llvm::Error compileMain();
+  JitOptions jitOptions() const;
   llvm::Error chooseEntry();
 
   const RunOptions &options;

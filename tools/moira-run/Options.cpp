@@ -32,9 +32,10 @@ struct CommandLine {
       "seed", cl::init("0"), cl::value_desc("number"), cl::cat(category),
       cl::desc("Of random inputs and weights (default: 0)")};
   cl::opt<std::string> tokens{
-      "tokens", cl::value_desc("number"), cl::cat(category),
-      cl::desc("Size of every dynamic dimension that no input file gives "
-               "(default: 256)")};
+      "tokens", cl::value_desc("number|list"), cl::cat(category),
+      cl::desc("Size of every dynamic dimension that no input file gives, of "
+               "all ranks together, which share it evenly (default: 256); or "
+               "the tokens of each rank: 5,0,7,3")};
   cl::opt<std::string> output{
       "output", cl::value_desc("file"), cl::cat(category),
       cl::desc("Write the results: y.npy (one result) or y.safetensors")};
@@ -84,6 +85,7 @@ struct CommandLine {
   cl::opt<std::string> dumpPhases{
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
       cl::desc("Write the IR after each phase into this folder")};
+  RankCommandLine grid{category};
 };
 } // namespace
 
@@ -120,9 +122,15 @@ static llvm::Error readInto(T &field, const cl::opt<std::string> &option,
 static llvm::Error readNumbers(const CommandLine &line, RunOptions &options) {
   if (llvm::Error error = readInto(options.seed, line.seed, 0, INT64_MAX))
     return error;
-  if (line.tokens.getNumOccurrences() > 0)
+  if (llvm::StringRef(line.tokens).contains(',')) {
+    llvm::Expected<std::vector<int64_t>> list = parseTokenList(line.tokens);
+    if (!list)
+      return list.takeError();
+    options.grid.tokens = std::move(*list);
+  } else if (line.tokens.getNumOccurrences() > 0) {
     if (llvm::Error error = readInto(options.tokens, line.tokens, 0, INT64_MAX))
       return error;
+  }
   if (llvm::Error error = readInto(options.repeat, line.repeat, 0, 1000000))
     return error;
   if (llvm::Error error = readInto(options.threads, line.threads, 0, 4096))
@@ -171,6 +179,10 @@ static llvm::Error checkTogether(const CommandLine &line,
   if (!options.source.empty() && !options.verify)
     return llvm::createStringError(
         "--source: expected --verify beside it, got none");
+  if (options.isBundle && !options.grid.compiledOption.empty())
+    return llvm::createStringError(
+        "--" + options.grid.compiledOption +
+        ": expected a program to compile, got a bundle, which has this fixed");
   llvm::StringRef extension = llvm::sys::path::extension(options.output);
   if (!options.output.empty() && extension != ".npy" &&
       extension != ".safetensors")
@@ -206,6 +218,13 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
     return error;
   if (llvm::Error error = readNumbers(line, options))
     return error;
+  if (llvm::Error error = line.grid.read(options.grid))
+    return error;
+  options.jit.pipeline.copies = options.grid.copies;
+  options.jit.pipeline.spareSlots = options.grid.spareSlots;
+  options.jit.pipeline.schedule = options.grid.schedule;
+  if (options.grid.hiddenBlocks > 0)
+    options.jit.pipeline.hiddenBlocks = options.grid.hiddenBlocks;
   if (llvm::Error error = readCache(line, options))
     return error;
   if (llvm::Error error = checkTogether(line, options))

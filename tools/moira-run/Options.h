@@ -4,6 +4,8 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
+#include "RankOptions.h"
+
 #include "moira/jit.h"
 
 #include <optional>
@@ -25,7 +27,9 @@ struct RunOptions {
   std::string weights;             ///< empty: random
   std::string output;              ///< empty: none
   uint64_t seed = 0;
-  std::optional<int64_t> tokens; ///< every dynamic dim without a file
+  /// Every dynamic dim without a file; of all ranks together.
+  std::optional<int64_t> tokens;
+  RankOptions grid;
 
   bool verify = false;
   int64_t verifyRows = 0; ///< 0: all

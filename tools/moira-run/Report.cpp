@@ -72,7 +72,7 @@ shares(const PartSeconds &seconds) {
 // The table
 //===----------------------------------------------------------------------===//
 
-static std::string formatSeconds(double seconds) {
+std::string tools::formatSeconds(double seconds) {
   static constexpr const char *units[] = {"s", "ms", "us"};
   unsigned unit = 0;
   for (; seconds < 1 && unit + 1 < std::size(units); ++unit)
@@ -147,7 +147,8 @@ static void printVerification(const Verification &check,
 void Report::print(llvm::raw_ostream &stream) const {
   stream << "program     " << program << ", entry " << entry << ", variant "
          << variant << " (" << cpu << ", " << threads
-         << (threads == 1 ? " thread)\n" : " threads)\n");
+         << (threads == 1 ? " thread" : " threads")
+         << (ranks.size() > 1 ? " per rank)\n" : ")\n");
   for (const std::string &input : inputs)
     stream << "input       " << input << '\n';
   stream << "weights     " << formatBytes(static_cast<double>(weightBytes))
@@ -158,7 +159,8 @@ void Report::print(llvm::raw_ostream &stream) const {
            << formatSeconds(weightSeconds) << ")\n";
   else
     stream << " (weights " << formatSeconds(weightSeconds) << ")\n";
-  stream << "time        " << formatSeconds(firstSeconds) << " first";
+  stream << "time        " << (grid.virtualClock ? "virtual, " : "")
+         << formatSeconds(firstSeconds) << " first";
   if (!repeats.empty())
     stream << ", " << formatSeconds(median(repeats)) << " median, "
            << formatSeconds(minimum(repeats)) << " min of " << repeats.size();
@@ -175,6 +177,7 @@ void Report::print(llvm::raw_ostream &stream) const {
     first = false;
   }
   stream << '\n';
+  printRanks(*this, stream);
   for (const LayerRow &layer : step.layers)
     printLayer(layer, stream);
   stream << "memory      peak "

@@ -4,7 +4,10 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_REPORT_H
 #define MOIRA_TOOLS_MOIRA_RUN_REPORT_H
 
+#include "RankSessions.h"
 #include "Verify.h"
+
+#include "llvm/Support/JSON.h"
 
 #include <optional>
 #include <vector>
@@ -33,12 +36,24 @@ struct Report {
   int64_t weightBytes = 0;
   std::optional<Verification> verification;
 
+  std::vector<RankFigures> ranks; ///< of the last run, by rank
+  RankOptions grid;
+  std::string schedule, transport;
+  std::optional<runtime::LayerPlacement> placement; ///< of the first layer
+
   /// The time that rates are computed from: the median of the repeats, or the
   /// first run.
   double time() const;
   void print(llvm::raw_ostream &stream) const;
   void printJson(llvm::raw_ostream &stream) const;
 };
+
+/// The table of ranks, where there are several, and its JSON.
+void printRanks(const Report &report, llvm::raw_ostream &stream);
+llvm::json::Object ranksToJson(const Report &report);
+
+/// "1.25 ms".
+std::string formatSeconds(double seconds);
 
 /// Floating-point operations of a step with these loads.
 double countFlops(const runtime::EntrySpec &entry,

@@ -85,6 +85,8 @@ void Report::printJson(llvm::raw_ostream &stream) const {
                               {"results", memory.results},
                               {"limit", memory.limit},
                               {"weights", weightBytes}}}};
+  if (ranks.size() > 1)
+    object["ranks"] = ranksToJson(*this);
   if (verification)
     object["verify"] = verificationToJson(*verification);
   stream << llvm::formatv("{0:2}\n", json::Value(std::move(object)));

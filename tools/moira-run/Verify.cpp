@@ -57,6 +57,7 @@ private:
 
   llvm::Expected<std::vector<ResultTensor>> runProgram(bool oracle, bool replay,
                                                        const Tensors &inputs);
+  void addBlocks(const RowSubset &rows, const Inputs &inputs, Tensors &tensors);
   llvm::Expected<Tensors> subset(RowSubset &rows,
                                  const std::vector<TensorSpec> &specs,
                                  const Tensors &tensors);
@@ -70,6 +71,7 @@ private:
   const LoadedProgram &program;
   const RunOptions &options;
   Progress &progress;
+  std::vector<int32_t> blocks; ///< tokens of each rank; empty: not told
 };
 
 } // namespace
@@ -109,7 +111,8 @@ viewsOf(const std::vector<ResultTensor> &results) {
 llvm::Expected<std::vector<ResultTensor>>
 Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs) {
   progress.start("compiling for verification");
-  auto compiled = program.compileAs(oracle, /*exposeRouting=*/true, replay);
+  auto compiled = program.compileAs(
+      {oracle, /*exposeRouting=*/true, replay, !blocks.empty()});
   if (!compiled)
     return compiled.takeError();
   // Without the memory limit, which is for the run that is verified.
@@ -122,7 +125,7 @@ Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs) {
   auto session = Session::create(*compiled, sessionOptions);
   if (!session.ok())
     return toError(session.status());
-  if (llvm::Error error = bindWeights(**session, options))
+  if (llvm::Error error = toError(bindWeights(**session, options)))
     return error;
   progress.finish();
   std::vector<ResultTensor> results;
@@ -132,11 +135,24 @@ Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs) {
   return results;
 }
 
+/// Ranks decide capacity and priority within their own tokens. Tells the oracle
+/// where they end, in an input after the program's own.
+void Verifier::addBlocks(const RowSubset &rows, const Inputs &inputs,
+                         Tensors &tensors) {
+  // Some tokens of all are compared only where no token matters to another.
+  if (program.entry().ranks == 1 || !rows.isWhole())
+    return;
+  for (int64_t tokens : inputs.tokensByRank())
+    blocks.push_back(tokens);
+  tensors.push_back({DataType::I32, {program.entry().ranks}, blocks.data()});
+}
+
 llvm::Expected<Verifier::Tensors>
 Verifier::subset(RowSubset &rows, const std::vector<TensorSpec> &specs,
                  const Tensors &tensors) {
   Tensors taken;
   for (size_t i = 0; i < tensors.size(); ++i) {
+    // Blocks have no place among the specs, and come with all rows.
     if (rows.isWhole() || !rows.covers(specs[i], tensors[i].shape)) {
       taken.push_back(tensors[i]);
       continue;
@@ -215,13 +231,16 @@ Verifier::run(const Inputs &inputs, const std::vector<ResultTensor> &results) {
   RowSubset rows(wanted, inputs.rows());
   verification.rows = rows.count();
 
+  Tensors whole = inputs.views();
+  addBlocks(rows, inputs, whole);
+
   // The routing of the run: a bundle keeps it to itself, so the same program
   // is compiled once more.
   std::vector<ResultTensor> exposed;
   std::vector<TensorSpec> specs = program.entry().results;
   Tensors all = viewsOf(results);
   if (!program.exposesRouting() && options.isBundle) {
-    auto again = runProgram(/*oracle=*/false, /*replay=*/false, inputs.views());
+    auto again = runProgram(/*oracle=*/false, /*replay=*/false, whole);
     if (!again)
       return again.takeError();
     exposed = std::move(*again);
@@ -234,7 +253,7 @@ Verifier::run(const Inputs &inputs, const std::vector<ResultTensor> &results) {
   if (!parts)
     return parts.takeError();
   llvm::Expected<Tensors> oracleInputs =
-      subset(rows, program.entry().inputs, inputs.views());
+      subset(rows, program.entry().inputs, whole);
   if (!oracleInputs)
     return oracleInputs.takeError();
 

@@ -4,19 +4,18 @@
 #include "Weights.h"
 
 #include "io/CheckpointSource.h"
-#include "support/CommandLine.h"
 
 using namespace moira;
 using namespace moira::tools;
 using namespace moira::runtime;
 
-llvm::Error tools::bindWeights(Session &session, const RunOptions &options) {
+Status tools::bindWeights(Session &session, const RunOptions &options) {
   if (options.weights.empty())
-    return toError(session.bindRandom(options.seed));
+    return session.bindRandom(options.seed);
   auto source = io::CheckpointSource::open(options.weights);
   if (!source.ok())
-    return toError(source.status());
-  return toError(session.bindSource(**source));
+    return source.status();
+  return session.bindSource(**source);
 }
 
 int64_t tools::weightBytes(const Manifest &manifest) {

@@ -12,7 +12,7 @@ namespace moira::tools {
 
 /// Binds all parameters: from the checkpoint, or random. Two programs with the
 /// same parameters get the same values, whatever their layouts.
-llvm::Error bindWeights(runtime::Session &session, const RunOptions &options);
+Status bindWeights(runtime::Session &session, const RunOptions &options);
 
 /// Bytes of a program's packed parameters.
 int64_t weightBytes(const runtime::Manifest &manifest);

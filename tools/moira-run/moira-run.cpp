@@ -9,7 +9,9 @@
 #include "Options.h"
 #include "Outputs.h"
 #include "Progress.h"
+#include "RankSessions.h"
 #include "Report.h"
+#include "SlotTable.h"
 #include "Verify.h"
 #include "Weights.h"
 
@@ -32,30 +34,54 @@ namespace {
 /// One run of the tool.
 class Run {
 public:
-  Run(const RunOptions &options, steady_clock::time_point start)
-      : options(options), start(start) {}
+  Run(const RunOptions &options, const Launch &launch,
+      steady_clock::time_point start)
+      : options(options), launch(launch), start(start) {}
 
   /// The exit code, or the error.
   llvm::Expected<int> run();
 
 private:
+  llvm::Error checkRanks() const;
   llvm::Error prepare();
+  llvm::Error plan();
   llvm::Error checkMemory();
+  llvm::Error fill();
   llvm::Error bind();
-  llvm::Error step(double &seconds);
   llvm::Error runSteps();
+  llvm::Error gather();
   void describe();
+  llvm::Error finish();
+
+  const std::string &entryName() const { return program->entry().name; }
 
   const RunOptions &options;
+  const Launch &launch;
   const steady_clock::time_point start;
   Progress progress;
   std::unique_ptr<LoadedProgram> program;
   std::optional<Inputs> inputs;
-  std::unique_ptr<Session> session;
-  std::vector<ResultTensor> results;
+  std::unique_ptr<Grid> grid;
+  std::unique_ptr<RankSessions> sessions;
+  std::vector<ResultTensor> results; ///< of all ranks
   Report report;
 };
 } // namespace
+
+/// A bundle is made for a number of ranks; a program was compiled for those
+/// that there are.
+llvm::Error Run::checkRanks() const {
+  int ranks = program->entry().ranks;
+  int there = launch.processes ? launch.environment.ranks : options.grid.ranks;
+  if (there == 0 || there == ranks)
+    return llvm::Error::success();
+  return llvm::createStringError(options.program + ": expected " +
+                                 llvm::Twine(ranks) +
+                                 (ranks == 1 ? " rank" : " ranks") +
+                                 ", as the program was compiled for, "
+                                 "got " +
+                                 llvm::Twine(there));
+}
 
 /// Everything that can fail before weights are read.
 llvm::Error Run::prepare() {
@@ -64,6 +90,8 @@ llvm::Error Run::prepare() {
     return loaded.takeError();
   program = std::move(*loaded);
   const EntrySpec &entry = program->entry();
+  if (llvm::Error error = checkRanks())
+    return error;
   llvm::Expected<Inputs> planned = Inputs::plan(entry, options);
   if (!planned)
     return planned.takeError();
@@ -73,41 +101,50 @@ llvm::Error Run::prepare() {
     if (llvm::Error error = checkOutput(options.output, own))
       return error;
   }
+  auto made = Grid::create(launch, options.grid, entry.ranks);
+  if (!made)
+    return made.takeError();
+  grid = std::move(*made);
+  auto created =
+      RankSessions::create(program->shared(), options, *grid, progress);
+  if (!created)
+    return created.takeError();
+  sessions = std::move(*created);
+  return plan();
+}
 
-  SessionOptions sessionOptions;
-  sessionOptions.threads = options.threads;
-  sessionOptions.memoryLimit = options.memoryLimit;
-  // Only the last step is reported.
-  sessionOptions.statisticsSteps = 1;
-  sessionOptions.progress = [this](int64_t done, int64_t all) {
-    progress.update(done, all);
-  };
-  auto created = Session::create(program->shared(), sessionOptions);
-  if (!created.ok())
-    return toError(created.status().within(options.program));
-  session = std::move(*created);
+/// What the steps run with.
+llvm::Error Run::plan() {
   if (!options.variant.empty())
-    return toError(
-        session->setVariant(entry.name, options.variant).within("--variant"));
-  return llvm::Error::success();
+    if (llvm::Error error = sessions->setVariant(entryName(), options.variant))
+      return error;
+  PlanOptions plan;
+  plan.degree = options.grid.degree;
+  plan.exchange = options.grid.exchange;
+  llvm::Expected<std::vector<int32_t>> table =
+      makeSlotTable(options.grid.slotTable, program->entry());
+  if (!table)
+    return table.takeError();
+  plan.slotTable = std::move(*table);
+  return sessions->setPlan(plan);
 }
 
 /// Refuses what cannot fit, before weights are read and inputs made.
 llvm::Error Run::checkMemory() {
-  Result<int64_t> step =
-      session->predictPeak(program->entry().name, inputs->views());
-  if (!step.ok())
-    return toError(step.status().within(options.program));
-  int64_t peak = *step;
-  int64_t weights = weightBytes(session->manifest());
-  int64_t missing = weights - session->memory().parameters;
-  if (__builtin_add_overflow(peak, missing, &peak))
-    peak = INT64_MAX;
-  if (options.memoryLimit > 0 && peak > options.memoryLimit)
+  llvm::Expected<int64_t> predicted =
+      sessions->predictPeak(entryName(), *inputs);
+  if (!predicted)
+    return llvm::createStringError(options.program + ": " +
+                                   llvm::toString(predicted.takeError()));
+  int64_t ranks = grid->local().size();
+  int64_t peak = *predicted;
+  int64_t weights = weightBytes(program->program().manifest()) * ranks;
+  if (options.memoryLimit > 0 && peak / ranks > options.memoryLimit)
     return llvm::createStringError(
         options.program + ": expected a peak within the memory limit of " +
         llvm::Twine(options.memoryLimit) + " bytes, got a predicted peak of " +
-        llvm::Twine(peak) + " bytes (weights " + llvm::Twine(weights) + ")");
+        llvm::Twine(peak / ranks) + " bytes (weights " +
+        llvm::Twine(weights / ranks) + ")");
   int64_t machine = int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   int64_t needed = 0;
   if (__builtin_add_overflow(peak, inputs->bytes(), &needed))
@@ -120,50 +157,72 @@ llvm::Error Run::checkMemory() {
   return llvm::Error::success();
 }
 
+/// The tokens of this process's ranks; of all ranks where this process compares
+/// with the oracle.
+llvm::Error Run::fill() {
+  if (grid->isFirst() && options.verify)
+    return inputs->fill();
+  Rows first = inputs->rowsOf(grid->local().front());
+  Rows last = inputs->rowsOf(grid->local().back());
+  return inputs->fill({first.begin, last.begin + last.count - first.begin});
+}
+
 llvm::Error Run::bind() {
   auto started = steady_clock::now();
   progress.start(options.weights.empty() ? "random weights" : "weights");
-  llvm::Error error = bindWeights(*session, options);
+  llvm::Error error = sessions->bind(options);
   progress.finish();
   report.weightSeconds = secondsSince(started);
   return error;
 }
 
-llvm::Error Run::step(double &seconds) {
-  results.clear();
-  auto started = steady_clock::now();
-  Status status =
-      session->invoke(program->entry().name, inputs->views(), results);
-  seconds = secondsSince(started);
-  return toError(status.within(options.program));
-}
-
 llvm::Error Run::runSteps() {
   report.startSeconds = secondsSince(start);
-  if (llvm::Error error = step(report.firstSeconds))
-    return error;
+  llvm::Expected<std::vector<double>> times =
+      sessions->run(entryName(), *inputs, 1);
+  if (!times)
+    return llvm::createStringError(options.program + ": " +
+                                   llvm::toString(times.takeError()));
+  report.firstSeconds = times->front();
   if (options.repeat == 0)
-    addParts(session->statistics().back(), report.seconds);
+    return llvm::Error::success();
   progress.start("runs");
-  for (int64_t i = 0; i < options.repeat; ++i) {
-    progress.update(i, options.repeat);
-    if (llvm::Error error = step(report.repeats.emplace_back()))
-      return error;
-    addParts(session->statistics().back(), report.seconds);
-  }
+  sessions->forgetParts();
+  times = sessions->run(entryName(), *inputs, options.repeat);
   progress.finish();
-  report.step = session->statistics().back();
-  report.flops = countFlops(program->entry(), report.step);
-  report.memory = session->memory();
+  if (!times)
+    return llvm::createStringError(options.program + ": " +
+                                   llvm::toString(times.takeError()));
+  report.repeats = std::move(*times);
+  return llvm::Error::success();
+}
+
+/// Brings together what the ranks have. Collective among processes.
+llvm::Error Run::gather() {
+  llvm::Expected<StepRow> step = sessions->sumStep();
+  if (!step)
+    return step.takeError();
+  report.step = std::move(*step);
+  auto figures = sessions->gatherFigures(program->entry(), *inputs);
+  if (!figures)
+    return figures.takeError();
+  report.ranks = std::move(*figures);
+  if (options.output.empty() && !options.verify)
+    return llvm::Error::success();
+  auto joined = sessions->joinResults(program->entry(), *inputs);
+  if (!joined)
+    return joined.takeError();
+  results = std::move(*joined);
   return llvm::Error::success();
 }
 
 void Run::describe() {
   const EntrySpec &entry = program->entry();
-  const Manifest &manifest = session->manifest();
+  const Manifest &manifest = program->program().manifest();
   report.program = options.program;
   report.entry = entry.name;
   report.variant = entry.variants[report.step.variant].name;
+  report.schedule = entry.variants[report.step.variant].schedule;
   report.cpu = manifest.target.cpu;
   for (size_t i = 0; i < entry.inputs.size(); ++i)
     report.inputs.push_back(
@@ -172,26 +231,23 @@ void Run::describe() {
                inputs->origin(i)));
   report.weights = options.weights.empty() ? "random" : options.weights;
   report.seed = options.seed;
-  report.threads = session->threads();
-  report.rows = inputs->rows();
+  report.threads = sessions->threads();
+  report.rows = report.step.rows;
   report.compileSeconds = program->compileSeconds();
-  report.weightBytes = weightBytes(manifest);
+  for (const RankFigures &rank : report.ranks)
+    report.weightBytes += rank.weightBytes;
+  report.flops = countFlops(entry, report.step);
+  report.memory = sessions->memory();
+  report.seconds = sessions->parts();
+  report.grid = options.grid;
+  report.transport = grid->transport();
+  for (const LayerSpec &layer : entry.layers)
+    if (layer.placement && !report.placement)
+      report.placement = layer.placement;
 }
 
-llvm::Expected<int> Run::run() {
-  if (llvm::Error error = prepare())
-    return error;
-  if (llvm::Error error = checkMemory())
-    return error;
-  if (llvm::Error error = inputs->fill())
-    return error;
-  if (llvm::Error error = bind())
-    return error;
-  if (llvm::Error error = runSteps())
-    return error;
-  describe();
-  // The oracle needs the memory of the weights.
-  session.reset();
+/// What only the first process does, after all ranks have ended.
+llvm::Error Run::finish() {
   if (options.verify) {
     auto verification = verify(*program, options, *inputs, results, progress);
     if (!verification)
@@ -209,6 +265,33 @@ llvm::Expected<int> Run::run() {
     report.printJson(llvm::outs());
   else
     report.print(llvm::outs());
+  return llvm::Error::success();
+}
+
+llvm::Expected<int> Run::run() {
+  if (llvm::Error error = prepare())
+    return error;
+  if (llvm::Error error = checkMemory())
+    return error;
+  if (llvm::Error error = fill())
+    return error;
+  {
+    InterruptGuard guard(*grid);
+    if (llvm::Error error = bind())
+      return error;
+    if (llvm::Error error = runSteps())
+      return error;
+    if (llvm::Error error = gather())
+      return error;
+    if (llvm::Error error = grid->writeTrace(options.grid.trace))
+      return error;
+  }
+  describe();
+  // The oracle needs the memory of the weights.
+  sessions.reset();
+  if (grid->isFirst())
+    if (llvm::Error error = finish())
+      return error;
   return report.verification && !report.verification->passed() ? 1 : 0;
 }
 
@@ -218,7 +301,11 @@ int main(int argc, char **argv) {
   llvm::Expected<RunOptions> options = parseOptions(argc, argv);
   if (!options)
     return fail(runToolName, options.takeError());
-  llvm::Expected<int> code = Run(*options, start).run();
+  llvm::Expected<Launch> launch = Launch::read(options->grid);
+  if (!launch)
+    return fail(runToolName, launch.takeError());
+  options->jit.pipeline.ranks = launch->ranks(options->grid);
+  llvm::Expected<int> code = Run(*options, *launch, start).run();
   if (!code)
     return fail(runToolName, code.takeError());
   return *code;

@@ -91,6 +91,12 @@ struct Source {
     JitOptions jit;
     jit.pipeline.oracle = options.oracle;
     jit.pipeline.disabledFusions = options.disabledFusions;
+    jit.pipeline.ranks = options.ranks;
+    jit.pipeline.copies = options.copies;
+    jit.pipeline.spareSlots = options.spareSlots;
+    jit.pipeline.schedule = options.groups ? mlir::moe::Schedule::Groups
+                                           : mlir::moe::Schedule::Equal;
+    jit.pipeline.hiddenBlocks = options.hiddenBlocks;
     jit.optLevel = options.optLevel;
     jit.cpu = options.cpu;
     return moira::compile(*module, jit);
@@ -117,6 +123,19 @@ static void exposeGate(mlir::func::FuncOp function) {
                                            function.getArgumentTypes(), types));
 }
 
+/// Leaves only some of the program's results.
+static void keepResults(mlir::func::FuncOp function,
+                        const std::vector<unsigned> &kept) {
+  mlir::Operation *end = function.front().getTerminator();
+  llvm::SmallVector<mlir::Value> values;
+  for (unsigned index : kept)
+    values.push_back(end->getOperand(index));
+  end->setOperands(values);
+  function.setType(mlir::FunctionType::get(
+      function.getContext(), function.getArgumentTypes(),
+      llvm::SmallVector<mlir::Type>(end->getOperandTypes())));
+}
+
 static std::shared_ptr<const runtime::Program>
 compileOrFail(Source &source, const CompileOptions &options) {
   auto program = source.compile(options);
@@ -136,9 +155,12 @@ moira::conformance::compileLayer(const reference::Layer &layer,
     ADD_FAILURE() << "expected a legal program, got " << source.error;
     return nullptr;
   }
+  auto function = source.module->lookupSymbol<mlir::func::FuncOp>("main");
   if (!options.weights.arguments)
-    markParameters(source.module->lookupSymbol<mlir::func::FuncOp>("main"),
-                   arguments(layer, inputs), options.weights, layer.gated);
+    markParameters(function, arguments(layer, inputs), options.weights,
+                   layer.gated);
+  if (!options.keepResults.empty())
+    keepResults(function, options.keepResults);
   return compileOrFail(source, options);
 }
 
@@ -198,10 +220,12 @@ std::vector<double> Output::values() const {
 // Running
 //===----------------------------------------------------------------------===//
 
-Runner::Runner(std::shared_ptr<const runtime::Program> program, int threads) {
+Runner::Runner(std::shared_ptr<const runtime::Program> program, int threads,
+               std::shared_ptr<runtime::Communicator> communicator) {
   runtime::SessionOptions options;
   options.threads = threads;
   options.poisonMemory = true;
+  options.communicator = std::move(communicator);
   auto created = runtime::Session::create(std::move(program), options);
   if (created.ok())
     session = std::move(*created);
@@ -327,6 +351,13 @@ std::vector<std::string> Runner::variants() const {
   return names;
 }
 
+void Runner::setPlan(const runtime::PlanOptions &plan) {
+  if (!session)
+    return;
+  Status status = session->setPlan(plan);
+  EXPECT_TRUE(status.ok()) << status.message;
+}
+
 namespace {
 /// The inputs of a step, in memory that ends at an unreadable page.
 struct Inputs {
@@ -402,6 +433,16 @@ Outputs Runner::run(const std::vector<Argument> &arguments) {
     inputs.add(argument);
   std::vector<runtime::ResultTensor> results;
   return invoke(*session, inputs.views, results);
+}
+
+std::vector<Argument>
+moira::conformance::stepArguments(const reference::Layer &layer,
+                                  const reference::LayerInputs &inputs) {
+  std::vector<Argument> own;
+  for (Argument &argument : arguments(layer, inputs))
+    if (!isWeight(argument.name))
+      own.push_back(std::move(argument));
+  return own;
 }
 
 //===----------------------------------------------------------------------===//

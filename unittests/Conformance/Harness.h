@@ -38,6 +38,13 @@ struct CompileOptions {
   mlir::moe::Fusions disabledFusions{};
   /// Also return the logits, ids and weights of the program's gate.
   bool exposeGate = false;
+  /// The ranks that the product is made for, and how (docs/ranks.md).
+  int64_t ranks = 1, copies = 1, spareSlots = 0;
+  bool groups = false;
+  /// Blocks that the sum over hidden is made of.
+  int64_t hiddenBlocks = 1;
+  /// The results of the program to keep, by index; empty: all.
+  std::vector<unsigned> keepResults;
 };
 
 /// The printed layer, compiled. Fails the test and returns null where it does
@@ -70,8 +77,9 @@ using Outputs = std::vector<Output>;
 class Runner {
 public:
   /// Fails the test where there is no program; nothing runs then.
-  explicit Runner(std::shared_ptr<const runtime::Program> program,
-                  int threads = 1);
+  explicit Runner(
+      std::shared_ptr<const runtime::Program> program, int threads = 1,
+      std::shared_ptr<runtime::Communicator> communicator = nullptr);
 
   /// Packs the weights that are parameters, from files held as `format` says.
   void bindWeights(const reference::Layer &layer,
@@ -82,11 +90,13 @@ public:
   /// Empty: the variant is chosen by rows.
   void setVariant(const std::string &variant);
   std::vector<std::string> variants() const;
+  void setPlan(const runtime::PlanOptions &plan);
 
   /// Runs one step; fails the test where the runtime refuses.
   Outputs run(const reference::Layer &layer,
               const reference::LayerInputs &inputs);
   Outputs run(const std::vector<reference::Argument> &arguments);
+  runtime::Session *get() const { return session.get(); }
 
   /// Bytes of workspace that the last layer's program asked for, and that the
   /// session holds since, for all its threads.
@@ -97,6 +107,11 @@ private:
   std::unique_ptr<runtime::Session> session;
   int64_t wanted = 0;
 };
+
+/// The arguments of a printed layer but for its weights.
+std::vector<reference::Argument>
+stepArguments(const reference::Layer &layer,
+              const reference::LayerInputs &inputs);
 
 /// The outputs of a printed layer, in the interpreter's terms.
 reference::LayerResult toLayerResult(const Outputs &outputs,

@@ -204,8 +204,58 @@ static void drawExperts(Source &source, RandomProgram &p) {
   }
 }
 
-RandomProgram randomProgram(uint64_t seed) {
-  Source source(seed);
+/// Tokens of each rank: even, none on some, or all on one. Returns their sum.
+static int64_t drawTokens(Source &source, RandomGrid &grid) {
+  int64_t kind = source.in(0, 3), all = 0;
+  int64_t lucky = source.in(0, grid.ranks - 1);
+  for (int64_t rank = 0; rank < grid.ranks; ++rank) {
+    int64_t tokens = kind == 0   ? 5
+                     : kind == 1 ? (rank == lucky ? 20 : 0)
+                     : kind == 2 ? source.in(0, 9)
+                                 : source.in(0, 2) * source.in(0, 6);
+    grid.tokens.push_back(tokens);
+    all += tokens;
+  }
+  return all;
+}
+
+/// Gives the layer experts and a hidden dimension that the ranks can share.
+static int64_t drawGrid(Source &source, Layer &layer, RandomGrid &grid) {
+  grid.ranks = source.pick({2, 2, 3, 4, 4, 6, 8});
+  if (source.oneIn(2)) { // ranks share experts
+    std::vector<int64_t> divisors;
+    for (int64_t d = 1; d <= grid.ranks; ++d)
+      if (grid.ranks % d == 0)
+        divisors.push_back(d);
+    layer.experts = divisors[source.in(0, divisors.size() - 1)];
+    grid.shards = grid.ranks / layer.experts;
+  } else {
+    layer.experts = grid.ranks * source.in(1, 3);
+  }
+  layer.hidden = grid.shards * source.in(1, 9);
+  std::vector<int64_t> legal = {0};
+  for (int64_t d = 1; d <= grid.shards; ++d)
+    if (grid.shards % d == 0)
+      legal.push_back(d);
+  grid.copies = legal[source.in(0, legal.size() - 1)];
+  grid.degree = source.pick({1, 2, 4, 8});
+  grid.groups = source.oneIn(3);
+  grid.hierarchical = source.oneIn(2);
+  grid.ranksPerNode = source.pick({0, 1, 2, 2, 3});
+  grid.spareSlots = source.oneIn(4) ? source.in(1, 2) : 0;
+  if (source.oneIn(2)) {
+    int64_t places = grid.ranks * grid.slots(layer.experts);
+    for (int64_t i = 0; i < places; ++i)
+      grid.slotTable.push_back(i < layer.experts * grid.shards ? i : -1);
+    for (int64_t i = places - 1; i > 0; --i)
+      std::swap(grid.slotTable[i], grid.slotTable[source.in(0, i)]);
+  }
+  return drawTokens(source, grid);
+}
+
+/// With a grid, sizes fit it, and every rank has a block of its own.
+static RandomProgram drawProgram(Source &source, uint64_t seed,
+                                 RandomGrid *grid) {
   RandomProgram p;
   p.seed = seed;
   p.integers = source.oneIn(2);
@@ -215,11 +265,17 @@ RandomProgram randomProgram(uint64_t seed) {
   layer.features = source.in(1, 19);
   layer.hidden = source.in(1, 23);
   layer.outFeatures = source.oneIn(2) ? layer.features : source.in(1, 19);
+  if (grid)
+    tokens = drawGrid(source, layer, *grid);
   layer.rowType = source.pick(
       {DType::F32, DType::F32, DType::BF16, DType::F16, DType::F64});
   layer.router.wide = layer.rowType == DType::F64;
-  drawRouter(source, layer);
+  do // experts that choose among all tokens are not sharded
+    drawRouter(source, layer);
+  while (grid && layer.router.expertChoice);
   drawPlacement(source, layer, tokens);
+  if (grid)
+    layer.blocks = grid->tokens;
   drawGateInputs(source, layer, tokens, p.inputs.gate);
   if (layer.order == Order::BatchPrioritized && source.oneIn(2))
     for (int64_t t = 0; t < tokens; ++t)
@@ -228,6 +284,39 @@ RandomProgram randomProgram(uint64_t seed) {
   drawExperts(source, p);
   p.sameBits = layer.router.score != Score::SqrtSoftplus;
   return p;
+}
+
+RandomProgram randomProgram(uint64_t seed) {
+  Source source(seed);
+  return drawProgram(source, seed, nullptr);
+}
+
+RandomShardedProgram randomShardedProgram(uint64_t seed) {
+  // Another stream than that of the program of this seed.
+  Source source(seed + (uint64_t(1) << 63));
+  RandomShardedProgram p;
+  p.program = drawProgram(source, seed, &p.grid);
+  return p;
+}
+
+Layer RandomShardedProgram::rankLayer() const {
+  Layer layer = program.layer;
+  layer.blocks.clear();
+  return layer;
+}
+
+std::string RandomShardedProgram::describe() const {
+  std::ostringstream os;
+  os << program.describe() << "; W=" << grid.ranks << " s=" << grid.shards
+     << " r=" << grid.copies << " degree " << grid.degree
+     << (grid.groups ? " groups" : " equal")
+     << (grid.hierarchical ? " hierarchical" : " linear") << " "
+     << grid.ranksPerNode << " per node, " << grid.spareSlots
+     << " spare, tokens";
+  for (int32_t tokens : grid.tokens)
+    os << " " << tokens;
+  os << (grid.slotTable.empty() ? "" : ", slots permuted");
+  return os.str();
 }
 
 std::string RandomProgram::describe() const {

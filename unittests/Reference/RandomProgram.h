@@ -33,6 +33,37 @@ struct RandomProgram {
 /// The program of `seed`: the same on every machine. Every program is legal.
 RandomProgram randomProgram(uint64_t seed);
 
+/// How a program is spread over ranks, in the words of docs/ranks.md.
+struct RandomGrid {
+  int64_t ranks = 1, shards = 1, copies = 1, degree = 1;
+  bool groups = false, hierarchical = false;
+  int64_t ranksPerNode = 0, spareSlots = 0;
+  std::vector<int32_t> tokens;    ///< of each rank
+  std::vector<int32_t> slotTable; ///< [ranks, slots], or empty
+
+  int64_t slots(int64_t experts) const {
+    return experts * shards / ranks + spareSlots;
+  }
+};
+
+/// A program whose token blocks are the tokens of the ranks: evaluated as it
+/// is, it is the counterpart of the sharded one, whose text has no blocks.
+struct RandomShardedProgram {
+  RandomProgram program;
+  RandomGrid grid;
+
+  /// Whether the sum over hidden has one order for every r: its blocks are
+  /// added in pairs, which an odd number of them in a group breaks.
+  bool hasOneOrder() const {
+    int64_t group = grid.shards / (grid.copies ? grid.copies : grid.shards);
+    return program.integers || grid.copies < 2 || group == 1 || group % 2 == 0;
+  }
+  /// The layer as each rank has it.
+  Layer rankLayer() const;
+  std::string describe() const;
+};
+RandomShardedProgram randomShardedProgram(uint64_t seed);
+
 } // namespace moira::reference
 
 #endif // MOIRA_UNITTESTS_REFERENCE_RANDOMPROGRAM_H

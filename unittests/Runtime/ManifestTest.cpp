@@ -12,28 +12,35 @@ using namespace moira::test;
 
 /// The schema of docs/bundle.md, as a compiler writes it.
 static const char *const text = R"({
-  "moira": {"version": "0.1.0", "abi": 1},
+  "moira": {"version": "0.1.0", "abi": 2},
   "module": "layer.mlir",
   "target": {"triple": "x86_64-linux-gnu", "cpu": "x86-64-v3",
              "features": "+avx2,+fma"},
   "entries": [{
-    "name": "main",
+    "name": "main", "ranks": 8,
     "inputs": [{"name": "x", "dtype": "bf16", "shape": [-1, 2048]}],
     "results": [{"dtype": "bf16", "shape": [-1, 2048]}],
     "layers": [{"index": 0, "experts": 64, "top_k": 8,
-                "flops_per_row": 12582912}],
+                "flops_per_row": 12582912,
+                "placement": {"experts": 64, "shards": 1, "copies": 1,
+                              "slots": 9}}],
     "flops_per_token": 262144,
     "variants": [
       {"name": "decode", "row_class": "decode", "min_rows": 0, "step": "s0",
        "workspace": "w0", "numerics": "cpu-fma", "qualified": "none"},
       {"name": "prefill", "row_class": "prefill", "min_rows": 16,
        "step": "s1", "workspace": "w1", "numerics": "cpu-fma",
-       "qualified": "none"}]}],
+       "qualified": "none", "schedule": "equal"}]}],
   "parameters": [{
     "name": "model.layers.0.mlp.experts.{}.gate_proj.weight", "slices": 64,
     "source": {"dtype": "bf16", "shape": [1024, 2048]}, "stacked": true,
     "logical_shape": [64, 1024, 2048], "packed_slice_bytes": 4194304,
-    "pack": "moira_pack_0", "layout": "panel32"}]
+    "pack": "moira_pack_0", "layout": "panel32"}, {
+    "name": "gate_up", "slices": 2, "source": {"dtype": "f32",
+    "shape": [6, 4]}, "stacked": false, "logical_shape": [4, 12, 4],
+    "packed_slice_bytes": 96, "pack": "moira_pack_1",
+    "placement": {"experts": 4, "shards": 2, "dim": 0, "parts": 3,
+                  "interleaved": true}}]
 })";
 
 /// `text` with the first `from` replaced.
@@ -72,6 +79,32 @@ TEST(Manifest, Parses) {
   EXPECT_EQ(parameter.packedBytes(), int64_t(64) * 4194304);
   EXPECT_EQ(parameter.sliceName(7),
             "model.layers.0.mlp.experts.7.gate_proj.weight");
+  EXPECT_EQ(parameter.fileSlices(), 64);
+  EXPECT_EQ(parameter.fileShape(), parameter.sourceShape);
+}
+
+TEST(Manifest, ParsesPlacements) {
+  Result<Manifest> manifest = Manifest::parse(text);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message;
+  const EntrySpec &entry = manifest->entries[0];
+  EXPECT_EQ(entry.ranks, 8);
+  ASSERT_TRUE(entry.layers[0].placement);
+  EXPECT_EQ(entry.layers[0].placement->experts, 64);
+  EXPECT_EQ(entry.layers[0].placement->shards, 1);
+  EXPECT_EQ(entry.layers[0].placement->copies, 1);
+  EXPECT_EQ(entry.layers[0].placement->slots, 9);
+  EXPECT_EQ(entry.variants[0].schedule, "");
+  EXPECT_EQ(entry.variants[1].schedule, "equal");
+  EXPECT_FALSE(manifest->parameters[0].placement);
+  const ParameterSpec &parameter = manifest->parameters[1];
+  ASSERT_TRUE(parameter.placement);
+  EXPECT_EQ(parameter.placement->experts, 4);
+  EXPECT_EQ(parameter.placement->shards, 2);
+  EXPECT_EQ(parameter.placement->dim, 0);
+  EXPECT_EQ(parameter.placement->parts, 3);
+  EXPECT_TRUE(parameter.placement->interleaved);
+  EXPECT_EQ(parameter.fileSlices(), 4);
+  EXPECT_EQ(parameter.fileShape(), (Shape{12, 4}));
 }
 
 TEST(Manifest, ComesBack) {
@@ -97,12 +130,13 @@ TEST(Manifest, TextThatIsNoUnicodeDoesNotThrow) {
 
 TEST(Manifest, WhatIsOptionalMayBeMissing) {
   Result<Manifest> manifest = Manifest::parse(R"({
-    "moira": {"version": "", "abi": 1}, "unknown": {"key": []},
+    "moira": {"version": "", "abi": 2}, "unknown": {"key": []},
     "entries": [{"name": "e", "inputs": [], "results": [],
       "variants": [{"name": "v", "step": "s", "workspace": "w"}]}],
     "parameters": []})");
   ASSERT_TRUE(manifest.ok()) << manifest.status().message;
   EXPECT_EQ(manifest->entries[0].variants[0].minRows, 0);
+  EXPECT_EQ(manifest->entries[0].ranks, 1);
 }
 
 TEST(Manifest, VariantsAreChosenByRows) {
@@ -133,8 +167,8 @@ TEST(Manifest, SliceNamesOfPlainParameters) {
 }
 
 TEST(Manifest, AnotherAbiIsNamed) {
-  EXPECT_ERROR(Manifest::parse(edited("\"abi\": 1", "\"abi\": 9")).status(),
-               MOIRA_VERSION, "manifest: moira.abi: expected version 1, got 9");
+  EXPECT_ERROR(Manifest::parse(edited("\"abi\": 2", "\"abi\": 9")).status(),
+               MOIRA_VERSION, "manifest: moira.abi: expected version 2, got 9");
 }
 
 namespace {
@@ -147,11 +181,11 @@ TEST(Manifest, ErrorsNameThePlace) {
   const BadManifest cases[] = {
       {"{", "[", "expected JSON, got other text"},
       {"\"moira\"", "\"m\"", "moira: expected a value, got none"},
-      {"{\"version\": \"0.1.0\", \"abi\": 1}", "3",
+      {"{\"version\": \"0.1.0\", \"abi\": 2}", "3",
        "moira: expected an object, got number"},
-      {"\"abi\": 1", "\"abi\": 1.5",
+      {"\"abi\": 2", "\"abi\": 2.5",
        "moira.abi: expected an integer of 64 bits, got number"},
-      {"\"abi\": 1", "\"abi\": -1", "moira.abi: expected at least 0, got -1"},
+      {"\"abi\": 2", "\"abi\": -1", "moira.abi: expected at least 0, got -1"},
       {"\"main\"", "\"\"",
        "entries[0].name: expected a string that is not empty"},
       {"\"main\"", "7", "entries[0].name: expected a string, got number"},
@@ -201,6 +235,46 @@ TEST(Manifest, ErrorsNameThePlace) {
        "slices of [1099511627776, 131072]"},
       {"\"pack\": \"moira_pack_0\", ", "",
        "parameters[0].pack: expected a value, got none"},
+      {"\"ranks\": 8", "\"ranks\": 0",
+       "entries[0].ranks: expected at least 1, got 0"},
+      {"\"ranks\": 8", "\"ranks\": 2147483648",
+       "entries[0].ranks: expected at most 2147483647, got 2147483648"},
+      {"\"ranks\": 8", "\"ranks\": 7",
+       "entries[0].layers[0].placement.slots: expected slots for 64 shards, "
+       "got 9 on each of 7 ranks"},
+      {"\"placement\": {\"experts\": 64", "\"placement\": {\"experts\": 63",
+       "entries[0].layers[0].placement.experts: expected the layer's 64 "
+       "experts, got 63"},
+      {"\"copies\": 1", "\"copies\": 2",
+       "entries[0].layers[0].placement.copies: expected 0 or a divisor of the "
+       "1 shards, got 2"},
+      {"\"copies\": 1", "\"copies\": -1",
+       "entries[0].layers[0].placement.copies: expected at least 0, got -1"},
+      {"\"equal\"", "\"eager\"",
+       "entries[0].variants[1].schedule: expected 'equal' or 'groups', got "
+       "'eager'"},
+      {"\"dim\": 0", "\"dim\": 2",
+       "parameters[1].placement.dim: expected -1 or a dim of the source of "
+       "rank 2, got 2"},
+      {"\"dim\": 0, ", "",
+       "parameters[1].placement: expected a dim to find 3 parts in, got none"},
+      {"\"parts\": 3", "\"parts\": 4",
+       "parameters[1].placement: expected a multiple of 4 parts in dim 0, got "
+       "6"},
+      {"\"parts\": 3", "\"parts\": 0",
+       "parameters[1].placement.parts: expected at least 1, got 0"},
+      {"\"interleaved\": true", "\"interleaved\": 2",
+       "parameters[1].placement.interleaved: expected true or false, got "
+       "number"},
+      {"\"placement\": {\"experts\": 4,", "\"placement\": {\"experts\": 5,",
+       "parameters[1].logical_shape: expected all 5 experts in dim 0, got "
+       "[4, 12, 4]"},
+      {"\"placement\": {\"experts\": 4, \"shards\": 2",
+       "\"placement\": {\"experts\": 4, \"shards\": 2147483648",
+       "parameters[1].placement.shards: expected at most 2147483647, got "
+       "2147483648"},
+      {"\"slices\": 2", "\"slices\": 4294967296",
+       "parameters[1].slices: expected at most 2147483647, got 4294967296"},
   };
   for (const BadManifest &bad : cases)
     EXPECT_ERROR(Manifest::parse(edited(bad.from, bad.to)).status(),
@@ -297,14 +371,40 @@ struct Maker {
       entry.inputs.push_back({text(), dtype(), shape(-1)});
     for (int64_t i = number(3); i > 0; --i)
       entry.results.push_back({number(2) ? text() : "", dtype(), shape(-1)});
-    for (int64_t i = number(3); i > 0; --i)
+    entry.ranks = 1 + number(5);
+    for (int64_t i = number(3); i > 0; --i) {
       entry.layers.push_back(
-          {i * 10, 1 + number(300), number(9), number(1 << 30)});
+          {i * 10, 1 + number(300), number(9), number(1 << 30), {}});
+      if (number(2))
+        entry.layers.back().placement = layerPlacement(entry);
+    }
     entry.flopsPerToken = number(1 << 30);
     for (int64_t i = 1 + number(3); i > 0; --i)
-      entry.variants.push_back(
-          {text(), text(), number(100), text(), text(), text(), text()});
+      entry.variants.push_back({text(), text(), number(100), text(), text(),
+                                text(), text(), number(2) ? "groups" : ""});
     return entry;
+  }
+  LayerPlacement layerPlacement(const EntrySpec &entry) {
+    LayerPlacement placement;
+    placement.experts = entry.layers.back().experts;
+    placement.copies = number(4);
+    placement.shards = std::max(1, placement.copies) * (1 + number(3));
+    placement.slots = placement.units() / entry.ranks + 1 + number(2);
+    return placement;
+  }
+  ParameterPlacement parameterPlacement(ParameterSpec &parameter) {
+    ParameterPlacement placement;
+    placement.experts = 1 + number(300);
+    placement.shards = 1 + number(9);
+    parameter.logicalShape.insert(parameter.logicalShape.begin(),
+                                  placement.experts);
+    if (parameter.sourceShape.empty() || number(3) == 0)
+      return placement;
+    placement.dim = number(parameter.sourceShape.size());
+    placement.parts = 1 + number(3);
+    placement.interleaved = number(2);
+    parameter.sourceShape[placement.dim] *= placement.parts;
+    return placement;
   }
   ParameterSpec parameter() {
     ParameterSpec parameter;
@@ -317,6 +417,8 @@ struct Maker {
     parameter.packedSliceBytes = number(1 << 20);
     parameter.pack = text();
     parameter.layout = text();
+    if (number(2))
+      parameter.placement = parameterPlacement(parameter);
     return parameter;
   }
 
@@ -326,6 +428,7 @@ struct Maker {
 
 static void expectEqual(const EntrySpec &a, const EntrySpec &b) {
   EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.ranks, b.ranks);
   EXPECT_EQ(a.flopsPerToken, b.flopsPerToken);
   auto same = [](const std::vector<TensorSpec> &left,
                  const std::vector<TensorSpec> &right) {
@@ -344,6 +447,14 @@ static void expectEqual(const EntrySpec &a, const EntrySpec &b) {
     EXPECT_EQ(a.layers[i].experts, b.layers[i].experts);
     EXPECT_EQ(a.layers[i].topK, b.layers[i].topK);
     EXPECT_EQ(a.layers[i].flopsPerRow, b.layers[i].flopsPerRow);
+    const auto &left = a.layers[i].placement, &right = b.layers[i].placement;
+    ASSERT_EQ(left.has_value(), right.has_value());
+    if (!left)
+      continue;
+    EXPECT_EQ(left->experts, right->experts);
+    EXPECT_EQ(left->shards, right->shards);
+    EXPECT_EQ(left->copies, right->copies);
+    EXPECT_EQ(left->slots, right->slots);
   }
   ASSERT_EQ(a.variants.size(), b.variants.size());
   for (size_t i = 0; i < a.variants.size(); ++i) {
@@ -354,6 +465,7 @@ static void expectEqual(const EntrySpec &a, const EntrySpec &b) {
     EXPECT_EQ(a.variants[i].workspace, b.variants[i].workspace);
     EXPECT_EQ(a.variants[i].numerics, b.variants[i].numerics);
     EXPECT_EQ(a.variants[i].qualified, b.variants[i].qualified);
+    EXPECT_EQ(a.variants[i].schedule, b.variants[i].schedule);
   }
 }
 
@@ -367,6 +479,14 @@ static void expectEqual(const ParameterSpec &a, const ParameterSpec &b) {
   EXPECT_EQ(a.packedSliceBytes, b.packedSliceBytes);
   EXPECT_EQ(a.pack, b.pack);
   EXPECT_EQ(a.layout, b.layout);
+  ASSERT_EQ(a.placement.has_value(), b.placement.has_value());
+  if (!a.placement)
+    return;
+  EXPECT_EQ(a.placement->experts, b.placement->experts);
+  EXPECT_EQ(a.placement->shards, b.placement->shards);
+  EXPECT_EQ(a.placement->dim, b.placement->dim);
+  EXPECT_EQ(a.placement->parts, b.placement->parts);
+  EXPECT_EQ(a.placement->interleaved, b.placement->interleaved);
 }
 
 TEST(Manifest, RandomOnesComeBack) {

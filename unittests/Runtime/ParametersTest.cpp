@@ -3,6 +3,7 @@
 //
 // Binding: by name, by slice, from a source, at random.
 
+#include "Runtime/MemorySource.h"
 #include "Runtime/TestModule.h"
 #include "Runtime/TestProgram.h"
 #include "base/Convert.h"
@@ -18,43 +19,6 @@ using namespace moira::runtime;
 using namespace moira::test;
 
 namespace {
-/// Tensors in memory, under names, with a record of what was let go.
-class MemorySource final : public ParameterSource {
-public:
-  void add(const std::string &name, const std::vector<float> &data, Shape shape,
-           DataType dtype = DataType::F32, int offset = 0) {
-    std::vector<char> bytes(data.size() * byteSize(dtype) + offset);
-    convert(DataType::F32, data.data(), dtype, bytes.data() + offset,
-            data.size());
-    tensors[name] = {dtype, std::move(shape), std::move(bytes), offset};
-  }
-  Result<TensorView> find(const std::string &name) override {
-    auto found = tensors.find(name);
-    if (found == tensors.end())
-      return Status(MOIRA_NOT_FOUND, "memory: expected a tensor, got none");
-    const Tensor &tensor = found->second;
-    return TensorView{tensor.dtype, tensor.shape,
-                      tensor.bytes.data() + tensor.offset};
-  }
-  void releasePages(const void *begin, int64_t bytes) override {
-    std::lock_guard<std::mutex> lock(mutex);
-    EXPECT_TRUE(released.emplace(begin, bytes).second) << "let go twice";
-  }
-  std::string describe() const override { return "memory"; }
-
-  std::map<const void *, int64_t> released;
-
-private:
-  struct Tensor {
-    DataType dtype;
-    Shape shape;
-    std::vector<char> bytes;
-    int offset;
-  };
-  std::map<std::string, Tensor> tensors;
-  std::mutex mutex;
-};
-
 struct ParametersTest : testing::Test {
   TestWeights weights = TestWeights::integers();
   std::unique_ptr<Session> session;
@@ -270,7 +234,7 @@ struct OddProgram {
     EntrySpec entry;
     entry.name = "show";
     entry.results = {{"", DataType::I8, {-1}}};
-    entry.variants = {{"only", "", 0, "step", "workspace", "", ""}};
+    entry.variants = {{"only", "", 0, "step", "workspace", "", "", ""}};
     manifest.entries = {entry};
     ParameterSpec parameter;
     parameter.name = "p";

@@ -250,7 +250,7 @@ TEST(SessionPlans, EachLayerHasOne) {
     Manifest manifest = entryProgram(step, 0)->manifest();
     manifest.entries[0].layers.clear();
     for (int64_t i = 0; i < layerCount; ++i)
-      manifest.entries[0].layers.push_back({10 * i, 2, 1, 0});
+      manifest.entries[0].layers.push_back({10 * i, 2, 1, 0, {}});
     auto program = Program::create(manifest, [&](const char *symbol) {
       return std::strcmp(symbol, "step") ? reinterpret_cast<void *>(+workspace)
                                          : reinterpret_cast<void *>(+step);

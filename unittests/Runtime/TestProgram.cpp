@@ -19,12 +19,12 @@ Manifest test::testManifest() {
   entry.name = "main";
   entry.inputs = {{"x", DataType::F32, {-1, 4}}};
   entry.results = {{"", DataType::F32, {-1, 4}}};
-  entry.layers = {{TEST_LAYER, 2, 1, 32}};
+  entry.layers = {{TEST_LAYER, 2, 1, 32, {}}};
   entry.flopsPerToken = 4;
   entry.variants = {{"decode", "decode", 0, "moira_step_main_decode",
-                     "moira_workspace_main", "cpu-fma", "none"},
+                     "moira_workspace_main", "cpu-fma", "none", ""},
                     {"prefill", "prefill", 8, "moira_step_main_prefill",
-                     "moira_workspace_main", "cpu-fma", "none"}};
+                     "moira_workspace_main", "cpu-fma", "none", ""}};
   manifest.entries = {entry};
   ParameterSpec weight;
   weight.name = "experts.{}.weight";
@@ -80,8 +80,8 @@ test::entryProgram(moira_step_entry step, int results,
   entry.name = "main";
   entry.inputs = {{"x", DataType::F32, {-1}}};
   entry.results.assign(results, {"", DataType::F32, {-1}});
-  entry.layers = {{TEST_LAYER, 2, 1, 0}};
-  entry.variants = {{"only", "any", 0, "step", "workspace", "", ""}};
+  entry.layers = {{TEST_LAYER, 2, 1, 0, {}}};
+  entry.variants = {{"only", "any", 0, "step", "workspace", "", "", ""}};
   manifest.entries = {entry};
   return link(manifest,
               {{"step", address(step)},

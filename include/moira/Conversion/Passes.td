@@ -14,8 +14,8 @@ def ConvertMoEToCPUPass : Pass<"convert-moe-to-cpu", "::mlir::ModuleOp"> {
     `scf.parallel`. Helpers that several ops share, such as the stable sort of the
     priority orders, become private functions, one per module and type.
 
-    A moe op that stays, for example one in tensor form, is an error that names
-    the op.
+    Collectives in buffer form stay for `moe-emit-entries`. Any other moe op that
+    stays, for example one in tensor form, is an error that names the op.
 
     ```mlir
     moe.count %ids outs(%counts : memref<3xi32>) : memref<?x2xi32>
@@ -74,17 +74,20 @@ def NumberLayersPass : Pass<"moe-number-layers", "::mlir::func::FuncOp"> {
   let summary = "give every routing and what follows it a layer number";
   let description = [{
     Sets `layer` on moe ops that have none: a gate starts the next layer, the
-    ops after it belong to it. Statistics rows and time per part carry it.
+    ops after it belong to it, and so do the gathers of an expert's weights,
+    wherever they stand. Statistics rows and time per part carry it.
   }];
 }
 
-def MarkPartsPass : Pass<"moe-mark-parts", "::mlir::func::FuncOp"> {
-  let summary = "charge time to gate, dispatch, experts, combine and the rest";
+def MarkPartsPass : Pass<"moe-mark-parts", "::mlir::ModuleOp"> {
+  let summary = "charge time to gate, movement, exchange, experts and the rest";
   let description = [{
     On the buffer form: before each run of ops of one part inserts a call of the
     private function `@moira_abi_enter(layer, part)`, which `moe-emit-entries`
-    turns into the ABI call, and records on the function what the manifest says
-    of layers (`moe.layers`) and dense work (`moe.flops_per_token`).
+    turns into the ABI call, also in the bodies of loops with collectives, and
+    records on the function what the manifest says of layers (`moe.layers`, with
+    the placement of their experts), ranks (`moe.ranks`), the schedule of exchanges
+    (`moe.schedule`) and dense work (`moe.flops_per_token`).
   }];
   let dependentDialects = ["::mlir::func::FuncDialect",
                            "::mlir::arith::ArithDialect"];
@@ -172,7 +175,8 @@ def EmitEntriesPass : Pass<"moe-emit-entries", "::mlir::ModuleOp"> {
     For each step: allocations come from the context's arena, results from
     `api->result` (without a copy where the result is a buffer of its own), and
     there are two C functions, `moira_step_ENTRY_VARIANT` and
-    `moira_workspace_ENTRY_VARIANT`. For each packed parameter: `moira_pack_N`.
+    `moira_workspace_ENTRY_VARIANT`. Collectives become calls of the context's
+    table; their memory must be compact. For each packed parameter: `moira_pack_N`.
     The module gets the attribute `moira.manifest`, JSON text. docs/abi.md.
   }];
   let options = [

@@ -13,10 +13,13 @@ def VerifyPhasePass : Pass<"moe-verify-phase", "::mlir::ModuleOp"> {
     phase ends, so that a pass that breaks a contract is named at once and not by
     a failure much later.
 
+    * `input`: no collectives: how a program is spread is no part of it.
+    * `sharded`: collectives, in tensor form, and no chunks.
+    * `scheduled`: chunks only in a loop over `moe.chunks`.
     * `kernels`: no `moe.expert`; a `moe.grouped_matmul` that carries the weights
       of a parameter reads panels.
     * `bufferized`: no tensor type, no bufferization op; every moe op that computes
-      is in buffer form.
+      is in buffer form; no transfer that is waited for where it stands.
     * `target`: the LLVM dialect only; the module has `moira.manifest`; every
       function is defined, but for the C library's.
 
@@ -27,7 +30,7 @@ def VerifyPhasePass : Pass<"moe-verify-phase", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"phase", "phase", "std::string", "\"target\"",
-                        "kernels, bufferized or target">];
+                        "input, sharded, scheduled, kernels, bufferized or target">];
 }
 
 #endif // MOIRA_PIPELINES_PASSES_TD

@@ -7,6 +7,7 @@
 #ifndef MOIRA_PIPELINES_PIPELINES_H
 #define MOIRA_PIPELINES_PIPELINES_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
@@ -19,10 +20,17 @@ namespace moira {
 /// Where compilation may stop, in order.
 enum class Phase {
   Input,      ///< as written, parsed and verified
+  Sharded,    ///< one rank's program, with collectives
+  Scheduled,  ///< exchanges and experts in chunks
   Kernels,    ///< variants made, experts in the form of grouped matmuls, packed
   Bufferized, ///< memrefs; moe ops in buffer form
   Target      ///< LLVM dialect with the entries of moira/abi.h
 };
+
+/// All phases, in order.
+inline constexpr Phase kPhases[] = {Phase::Input,      Phase::Sharded,
+                                    Phase::Scheduled,  Phase::Kernels,
+                                    Phase::Bufferized, Phase::Target};
 
 /// Returns the name used by --compile-to ("input", "kernels", ...).
 llvm::StringRef stringifyPhase(Phase phase);
@@ -50,8 +58,20 @@ struct PipelineOptions {
   /// Whether the target adds products of pairs of bf16 in one instruction.
   bool dotBF16 = false;
   /// Equal blocks that the hidden dimension of experts is packed and summed in,
-  /// where it is a multiple; ignored by the oracle.
-  int64_t hiddenBlocks = 1;
+  /// where it is a multiple; 0: as `countHiddenBlocks` says.
+  int64_t hiddenBlocks = 0;
+  /// Ranks to compile for. With 1 the phases `sharded` and `scheduled` change
+  /// nothing. The oracle has one rank.
+  int64_t ranks = 1;
+  /// How often rows travel (r of docs/ranks.md): 0 gathers weights instead.
+  int64_t copies = 1;
+  /// Slots of each rank beyond those that the experts need.
+  int64_t spareSlots = 0;
+  /// Gives a program of one rank an input with the tokens of so many ranks, and
+  /// these blocks to decide within; 0: none.
+  int64_t tokenBlocks = 0;
+  /// How exchanges are cut in chunks.
+  mlir::moe::Schedule schedule = mlir::moe::Schedule::Equal;
   /// Name of the source file and description of the target, for the manifest.
   std::string moduleName, triple, cpu, features;
 };
@@ -63,6 +83,10 @@ void registerDialects(mlir::DialectRegistry &registry);
 /// Registers our passes and pipelines and the upstream passes that moira-opt
 /// offers.
 void registerPasses();
+
+/// The fewest hidden blocks with which every expert of `module` can be cut in
+/// shards for `ranks` ranks; 1 where each rank has whole experts.
+int64_t countHiddenBlocks(mlir::ModuleOp module, int64_t ranks);
 
 /// Adds the passes that bring a program of phase `input` to the end of `last`.
 /// After `Target` the module has the attribute `moira.manifest` (JSON text).

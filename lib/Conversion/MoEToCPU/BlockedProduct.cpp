@@ -31,6 +31,11 @@ static constexpr int64_t kNextBytes = 4096;
 /// Rows up to which a tile does little between two loads.
 static constexpr int64_t kRushingRows = 2;
 
+/// How often the number of chains can be halved.
+static int64_t pairLevels(int64_t chains) {
+  return llvm::countr_zero(static_cast<uint64_t>(chains));
+}
+
 BlockedProduct::BlockedProduct(const TileFormat &format,
                                const CPUTileOptions &options, int64_t steps,
                                int64_t rowBlock, int64_t panelRange,
@@ -72,7 +77,8 @@ void BlockedProduct::emitScratch(LoopBuilder &b) {
   sums =
       emitMemory(b, format.accumulator, panelSums * (isWhole ? 1 : panelRange));
   if (chains > 1)
-    totals = emitMemory(b, format.accumulator, panelSums * panelRange);
+    totals = emitMemory(b, format.accumulator,
+                        panelSums * panelRange * (pairLevels(chains) + 1));
 }
 
 /// A loop whose step is a value.
@@ -177,32 +183,60 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
   call.aheadChunks = b.select(isSingle, few, chunks);
 }
 
-/// Adds the sums of a chain to the totals of the panel.
+/// Adds the sums of a chain to those before it, in pairs, as a counter carries:
+/// level l of the totals holds 2^l chains until as many have followed. Beyond
+/// the last level, where their number is odd, sums are added in order.
 void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
                                  Value chain, Value offset) {
   if (chains == 1)
     return finishSums(panel, sums, offset);
+  int64_t levels = pairLevels(chains);
   Value size = b.mul(item.rows, b.index(format.rowSums()));
   Value first = b.mul(b.sub(panel, item.begin), size);
-  Value isFirst = b.compare(arith::CmpIPredicate::eq, chain, b.index(0));
   auto type = VectorType::get({format.lanes}, format.accumulator);
-  b.loop(
-      b.index(0), size,
-      [&](Value i) {
-        Value sum = b.make<vector::LoadOp>(type, sums, b.add(offset, i));
-        Value to = b.add(first, i);
-        Value total = b.choose(
-            isFirst, [&] { return SmallVector<Value>{sum}; },
-            [&] {
-              Value before = b.make<vector::LoadOp>(type, totals, to);
-              return SmallVector<Value>{b.add(before, sum)};
-            })[0];
-        vector::StoreOp::create(b.builder, b.loc, total, totals,
-                                ValueRange{to});
-      },
-      format.lanes);
+  auto placeOf = [&](int64_t level) {
+    return b.add(first,
+                 b.index(level * panelRange * rowBlock * format.rowSums()));
+  };
+  // to = sums, or to = total + sums.
+  auto move = [&](Value total, Value place, Value to, Value toPlace) {
+    b.loop(
+        b.index(0), size,
+        [&](Value i) {
+          Value sum = b.make<vector::LoadOp>(type, sums, b.add(offset, i));
+          if (total)
+            sum = b.add(b.make<vector::LoadOp>(type, total, b.add(place, i)),
+                        sum);
+          vector::StoreOp::create(b.builder, b.loc, sum, to,
+                                  ValueRange{b.add(toPlace, i)});
+        },
+        format.lanes);
+  };
+  // Whether the sums hold 2^level chains.
+  auto reaches = [&](int64_t level) {
+    int64_t count = int64_t{1} << level;
+    return b.compare(arith::CmpIPredicate::eq,
+                     b.make<arith::RemUIOp>(chain, b.index(count)),
+                     b.index(count - 1));
+  };
+  for (int64_t level = 0; level < levels; ++level) {
+    Value place = placeOf(level);
+    b.when(reaches(level), [&] {
+      b.when(
+          reaches(level + 1), [&] { move(totals, place, sums, offset); },
+          [&] { move(Value(), Value(), totals, place); });
+    });
+  }
+  Value last = placeOf(levels);
+  b.when(reaches(levels), [&] {
+    b.when(
+        b.compare(arith::CmpIPredicate::ult, chain,
+                  b.index(int64_t{1} << levels)),
+        [&] { move(Value(), Value(), totals, last); },
+        [&] { move(totals, last, totals, last); });
+  });
   b.when(b.compare(arith::CmpIPredicate::eq, chain, b.index(chains - 1)),
-         [&] { finishSums(panel, totals, first); });
+         [&] { finishSums(panel, totals, last); });
 }
 
 void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,

@@ -31,7 +31,7 @@ struct PanelPlace {
 class BlockedProduct {
 public:
   /// `steps`: of a chain, or kDynamic. The sums of `chains` chains are added
-  /// in order.
+  /// in pairs.
   BlockedProduct(const TileFormat &format, const CPUTileOptions &options,
                  int64_t steps, int64_t rowBlock, int64_t panelRange,
                  int64_t chains = 1);

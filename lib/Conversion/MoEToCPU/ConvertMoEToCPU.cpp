@@ -51,9 +51,13 @@ void ConvertMoEToCPU::runOnOperation() {
   // The patterns create no moe ops, so one walk is enough.
   walkAndApplyPatterns(getOperation(), std::move(patterns));
 
-  // Ops that say what the program is, not what it computes.
+  // Ops that say what the program is, not what it computes, and those that the
+  // runtime answers.
   WalkResult result = getOperation().walk([](Operation *op) {
-    if (!isa<MoEDialect>(op->getDialect()) || isa<VariantsOp>(op))
+    if (!isa<MoEDialect>(op->getDialect()) ||
+        isa<VariantsOp, RankOp, ChunksOp>(op) ||
+        (isa<ReceiveSizesOp, SlotShardsOp>(op) && hasBufferForm(op)) ||
+        (isCollective(op) && (hasBufferForm(op) || isa<WaitOp>(op))))
       return WalkResult::advance();
     op->emitOpError(hasBufferForm(op)
                         ? "expected a lowering to loops, got none"

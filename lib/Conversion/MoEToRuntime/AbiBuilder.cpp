@@ -51,6 +51,11 @@ Value AbiBuilder::loadField(ImplicitLocOpBuilder &b, Value pointer,
   return LLVM::LoadOp::create(b, type, at(b, pointer, bytes));
 }
 
+void AbiBuilder::storeField(ImplicitLocOpBuilder &b, Value pointer,
+                            int64_t bytes, Value value) {
+  LLVM::StoreOp::create(b, value, at(b, pointer, bytes));
+}
+
 Value AbiBuilder::call(size_t offset, Type resultType, ValueRange arguments) {
   Value api = loadField(b, context, offsetof(moira_ctx, api), pointerType(b));
   Value function =
@@ -102,8 +107,56 @@ void AbiBuilder::loads(Value layer, Value experts, Value counts, Value sizes) {
        {context, layer, toI64(b, experts), counts, sizes});
 }
 
+Value AbiBuilder::chunks(int64_t layer, int64_t schedule) {
+  return call(offsetof(moira_api, chunks), b.getI64Type(),
+              {context, i64(b, layer), i64(b, schedule)});
+}
+
+void AbiBuilder::allGather(Value mine, Value bytes, Value all) {
+  call(offsetof(moira_api, all_gather), Type(),
+       {context, mine, toI64(b, bytes), all});
+}
+
+void AbiBuilder::gatherCounts(int64_t layer, int64_t experts, Value counts,
+                              Value matrix) {
+  call(offsetof(moira_api, gather_counts), Type(),
+       {context, i64(b, layer), i64(b, experts), counts, matrix});
+}
+
+Value AbiBuilder::receiveSizes(Value exchange, Value groups) {
+  return call(offsetof(moira_api, receive_sizes), b.getI64Type(),
+              {context, exchange, groups});
+}
+
+Value AbiBuilder::exchange(Value exchange) {
+  return call(offsetof(moira_api, exchange), b.getI64Type(),
+              {context, exchange});
+}
+
+Value AbiBuilder::gatherWeights(Value gather) {
+  return call(offsetof(moira_api, gather_weights), b.getI64Type(),
+              {context, gather});
+}
+
+void AbiBuilder::wait(Value ticket) {
+  call(offsetof(moira_api, wait), Type(), {context, toI64(b, ticket)});
+}
+
+Value AbiBuilder::rank() {
+  return loadField(b, context, offsetof(moira_ctx, rank), b.getI32Type());
+}
+
 Value AbiBuilder::workers() {
   return loadField(b, context, offsetof(moira_ctx, workers), b.getI32Type());
+}
+
+Value AbiBuilder::slotTable(int64_t position) {
+  Value plans =
+      loadField(b, context, offsetof(moira_ctx, plan), pointerType(b));
+  return loadField(b, plans,
+                   position * sizeof(moira_plan) +
+                       offsetof(moira_plan, slot_table),
+                   pointerType(b));
 }
 
 Value AbiBuilder::parameter(int64_t index) {
@@ -147,7 +200,8 @@ Value AbiBuilder::dataPointer(ImplicitLocOpBuilder &b,
   Value descriptor = UnrealizedConversionCastOp::create(
                          b, converter.convertType(memref.getType()), memref)
                          .getResult(0);
-  return MemRefDescriptor(descriptor).alignedPtr(b, b.getLoc());
+  return MemRefDescriptor(descriptor)
+      .bufferPtr(b, b.getLoc(), converter, cast<MemRefType>(memref.getType()));
 }
 
 Value AbiBuilder::entryAlloca(ImplicitLocOpBuilder &b, Type type,

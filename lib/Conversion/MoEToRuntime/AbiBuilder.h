@@ -33,9 +33,21 @@ public:
   void parallelFor(Value body, Value captures, Value n, int64_t cost);
   void enter(Value layer, Value part);
   void loads(Value layer, Value experts, Value counts, Value sizes);
+  Value chunks(int64_t layer, int64_t schedule);
+  void allGather(Value mine, Value bytes, Value all);
+  void gatherCounts(int64_t layer, int64_t experts, Value counts, Value matrix);
+  /// `exchange` is a moira_exchange, `gather` a moira_gather, in memory.
+  Value receiveSizes(Value exchange, Value groups);
+  Value exchange(Value exchange);
+  Value gatherWeights(Value gather);
+  void wait(Value ticket);
 
   /// The number of bodies that may run at the same time, as i32.
   Value workers();
+  /// The number of this rank, as i32.
+  Value rank();
+  /// The slot table of the plan of the `position`-th layer; may be null.
+  Value slotTable(int64_t position);
   /// Loads the pointer of parameter `index` of the context's table.
   Value parameter(int64_t index);
 
@@ -47,12 +59,15 @@ public:
   /// Loads a field of type `type` at `pointer + bytes`.
   static Value loadField(ImplicitLocOpBuilder &b, Value pointer, int64_t bytes,
                          Type type);
+  /// Stores `value` at `pointer + bytes`.
+  static void storeField(ImplicitLocOpBuilder &b, Value pointer, int64_t bytes,
+                         Value value);
   /// A memref of type `type` over `data` with `sizes` (one index value per
   /// dynamic dim), compact and row-major.
   static Value memref(ImplicitLocOpBuilder &b,
                       const LLVMTypeConverter &converter, MemRefType type,
                       Value data, ValueRange dynamicSizes);
-  /// The data pointer of a memref value.
+  /// The pointer to the first element of a memref value.
   static Value dataPointer(ImplicitLocOpBuilder &b,
                            const LLVMTypeConverter &converter, Value memref);
   /// An alloca of `count` elements of `type` in the entry block of the function

@@ -2,6 +2,7 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "AbiBuilder.h"
+#include "Collectives.h"
 #include "ManifestWriter.h"
 #include "WorkspaceBound.h"
 
@@ -38,7 +39,7 @@ public:
   explicit FunctionLowering(func::FuncOp function)
       : function(function), converter(function.getContext()) {}
 
-  LogicalResult lowerStep();
+  LogicalResult lowerStep(ArrayRef<int64_t> parameterIndex);
   LogicalResult lowerPack();
   void lowerBody() { lowerAllocations(); }
 
@@ -122,7 +123,7 @@ void FunctionLowering::dropResults() {
   function.removeResAttrsAttr();
 }
 
-LogicalResult FunctionLowering::lowerStep() {
+LogicalResult FunctionLowering::lowerStep(ArrayRef<int64_t> parameterIndex) {
   if (!function.getBody().hasOneBlock())
     return function.emitOpError("expected structured control flow in a step");
   auto terminator = cast<func::ReturnOp>(function.front().getTerminator());
@@ -134,6 +135,8 @@ LogicalResult FunctionLowering::lowerStep() {
     lowerResult(b, i, terminator.getOperand(i), taken);
   dropResults();
   replaceAbiCalls();
+  if (failed(lowerCollectives(function, converter, parameterIndex)))
+    return failure();
   lowerAllocations();
   return success();
 }
@@ -363,7 +366,7 @@ void EmitEntries::runOnOperation() {
     auto names = ManifestWriter::getSymbols(step);
     emitWorkspaceBound(step, names.workspace);
     FunctionLowering lowering(step);
-    if (failed(lowering.lowerStep()))
+    if (failed(lowering.lowerStep(indices)))
       return signalPassFailure();
     lowering.emitStepEntry(names.step, indices);
   }

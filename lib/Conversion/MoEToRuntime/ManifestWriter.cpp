@@ -38,6 +38,22 @@ static json::Object describe(Type type) {
       {"shape", shaped ? shapeOf(shaped.getShape()) : json::Array()}};
 }
 
+static json::Object describe(PlacementAttr placement) {
+  return json::Object{{"experts", placement.getExperts()},
+                      {"shards", placement.getShards()},
+                      {"copies", placement.getCopies()},
+                      {"slots", placement.getSlots()}};
+}
+
+/// Which part of which slices of the checkpoint each slot of a rank holds.
+static json::Object describe(ShardAttr shard) {
+  return json::Object{{"experts", shard.getExperts()},
+                      {"shards", shard.getShards()},
+                      {"dim", shard.getDim().value_or(-1)},
+                      {"parts", shard.getParts()},
+                      {"interleaved", shard.getInterleaved()}};
+}
+
 ManifestWriter::ManifestWriter(StringRef moduleName, StringRef triple,
                                StringRef cpu, StringRef features)
     : header{{"moira",
@@ -69,10 +85,12 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
   auto param = step.getArgAttrOfType<ParamAttr>(argument, kParamAttrName);
   auto packing = step.getArgAttrOfType<DictionaryAttr>(argument, "moe.packing");
   auto packed = cast<MemRefType>(step.getArgumentTypes()[argument]);
+  auto shard = step.getArgAttrOfType<ShardAttr>(argument, kShardAttrName);
 
   // Variants share parameters: one row per (name, part, layout).
   std::string key;
-  llvm::raw_string_ostream(key) << param << " " << packing << " " << packed;
+  llvm::raw_string_ostream(key)
+      << param << " " << packing << " " << packed << " " << shard;
   auto [it, inserted] = parameterIndex.try_emplace(key, parameters.size());
   if (!inserted)
     return it->second;
@@ -85,10 +103,10 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
       function = name.getValue();
   }
   bool stacked = param.getName().contains("{}");
-  int64_t slices =
-      stacked || logical.getRank() == 3 ? logical.getDimSize(0) : 1;
+  bool sliced = stacked || logical.getRank() == 3 || shard;
+  int64_t slices = sliced ? logical.getDimSize(0) : 1;
   ArrayRef<int64_t> slice = logical.getShape();
-  if (stacked || logical.getRank() == 3)
+  if (sliced)
     slice = slice.drop_front();
   SmallVector<int64_t> source(slice);
   if (source.size() == 2) {
@@ -110,16 +128,26 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
     layout = "panel" + std::to_string(packed.getDimSize(3));
   if (packed.getRank() == 5)
     layout += "-pairs";
-  parameters.push_back(json::Object{
+  // The program's own shape: all experts, and nothing cut.
+  SmallVector<int64_t> program(logical.getShape());
+  if (shard) {
+    program[0] = shard.getExperts();
+    if (std::optional<int64_t> dim = shard.getDim())
+      program[*dim + 1] *= shard.getShards();
+  }
+  json::Object parameter{
       {"name", param.getName()},
       {"slices", slices},
       {"source", json::Object{{"dtype", dtypeName(logical.getElementType())},
                               {"shape", shapeOf(source)}}},
       {"stacked", stacked},
-      {"logical_shape", shapeOf(logical.getShape())},
+      {"logical_shape", shapeOf(program)},
       {"packed_slice_bytes", bytes},
       {"pack", pack.symbol},
-      {"layout", layout}});
+      {"layout", layout}};
+  if (shard)
+    parameter["placement"] = describe(shard.getInFile(param, slice.size()));
+  parameters.push_back(std::move(parameter));
   packs.push_back(std::move(pack));
   return index;
 }
@@ -151,9 +179,13 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
     if (auto list = step->getAttrOfType<ArrayAttr>("moe.layers"))
       for (auto layer : list.getAsRange<DictionaryAttr>()) {
         json::Object object;
-        for (NamedAttribute field : layer)
-          object[field.getName().getValue()] =
-              cast<IntegerAttr>(field.getValue()).getInt();
+        for (NamedAttribute field : layer) {
+          json::Value &value = object[field.getName().getValue()];
+          if (auto placement = dyn_cast<PlacementAttr>(field.getValue()))
+            value = describe(placement);
+          else
+            value = cast<IntegerAttr>(field.getValue()).getInt();
+        }
         layers.push_back(std::move(object));
       }
     auto dense = step->getAttrOfType<IntegerAttr>("moe.flops_per_token");
@@ -163,6 +195,8 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
                          {"layers", std::move(layers)},
                          {"flops_per_token", dense ? dense.getInt() : 0},
                          {"variants", json::Array()}};
+    if (auto ranks = step->getAttrOfType<IntegerAttr>("moe.ranks"))
+      entry["ranks"] = ranks.getInt();
   }
   Symbols names = getSymbols(step);
   symbols.insert(names.step);
@@ -172,14 +206,17 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
   json::Array &variants = *entry.getArray("variants");
   int64_t minRows =
       variant == "prefill" && !variants.empty() ? kPrefillRows : 0;
-  variants.push_back(
-      json::Object{{"name", variant},
-                   {"row_class", variant},
-                   {"min_rows", minRows},
-                   {"step", names.step},
-                   {"workspace", names.workspace},
-                   {"numerics", numerics ? numerics.getValue() : "cpu-fma"},
-                   {"qualified", "none"}});
+  json::Object description{
+      {"name", variant},
+      {"row_class", variant},
+      {"min_rows", minRows},
+      {"step", names.step},
+      {"workspace", names.workspace},
+      {"numerics", numerics ? numerics.getValue() : "cpu-fma"},
+      {"qualified", "none"}};
+  if (auto schedule = step->getAttrOfType<ScheduleAttr>("moe.schedule"))
+    description["schedule"] = stringifySchedule(schedule.getValue());
+  variants.push_back(std::move(description));
   return success();
 }
 

@@ -21,8 +21,20 @@ namespace mlir::moe {
 using namespace mlir;
 using namespace mlir::moe;
 
+/// Whether `op` is a loop that exchanges rows in chunks: its body has parts of
+/// its own.
+static bool hasParts(Operation *op) {
+  return isa<scf::ForOp>(op) && op->walk([](Operation *inner) {
+                                    return isCollective(inner)
+                                               ? WalkResult::interrupt()
+                                               : WalkResult::advance();
+                                  }).wasInterrupted();
+}
+
 /// Part of the step that `op` belongs to, -1 when it takes no time of note.
 static int64_t getPart(Operation *op) {
+  if (isCollective(op) || isa<ReceiveSizesOp>(op))
+    return MOIRA_PART_EXCHANGE;
   if (isa<GateOp, CountOp, AssignOp, NoiseOp, CapacityOp>(op))
     return MOIRA_PART_GATE;
   if (isa<DispatchOp, SourcesOp>(op))
@@ -49,21 +61,28 @@ namespace {
 
 struct MarkParts : public moe::impl::MarkPartsPassBase<MarkParts> {
   void runOnOperation() override {
-    func::FuncOp function = getOperation();
-    if (function.isDeclaration())
-      return;
-    if (insertMarks(function))
-      declareEnter(function);
-    describe(function);
+    // The declaration belongs to the module, which functions share.
+    for (auto function :
+         llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
+      if (function.isDeclaration())
+        continue;
+      if (insertMarks(function))
+        declareEnter(function);
+      describe(function);
+    }
   }
 
 private:
+  /// Where the marks so far have led.
+  struct Place {
+    int64_t part, layer;
+  };
+
   /// Marks the top level of the function, where parts follow each other.
   static bool insertMarks(func::FuncOp function) {
     // Only layers that the manifest lists may be named: what comes before the
     // first belongs to it.
-    int64_t part = MOIRA_PART_OTHER, layer = -1;
-    bool inserted = false;
+    int64_t layer = -1;
     function.walk([&](Operation *op) {
       auto number = op->getAttrOfType<IntegerAttr>("layer");
       if (!number)
@@ -73,18 +92,31 @@ private:
     });
     if (layer < 0)
       return false;
-    for (Operation &op : llvm::make_early_inc_range(function.front())) {
+    Place place{MOIRA_PART_OTHER, layer};
+    return markBlock(function.front(), place);
+  }
+
+  static bool markBlock(Block &block, Place &place) {
+    bool inserted = false;
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      if (hasParts(&op)) {
+        // An iteration begins where the one before it ended.
+        place.part = -1;
+        inserted |= markBlock(*cast<scf::ForOp>(op).getBody(), place);
+        place.part = -1;
+        continue;
+      }
       int64_t next = getPart(&op);
       if (auto given = op.getAttrOfType<IntegerAttr>("layer"))
-        layer = given.getInt();
-      if (next < 0 || next == part)
+        place.layer = given.getInt();
+      if (next < 0 || next == place.part)
         continue;
-      part = next;
+      place.part = next;
       ImplicitLocOpBuilder b(op.getLoc(), &op);
       func::CallOp::create(
           b, "moira_abi_enter", TypeRange{},
-          ValueRange{arith::ConstantIntOp::create(b, layer, 64),
-                     arith::ConstantIntOp::create(b, part, 64)});
+          ValueRange{arith::ConstantIntOp::create(b, place.layer, 64),
+                     arith::ConstantIntOp::create(b, place.part, 64)});
       inserted = true;
     }
     return inserted;
@@ -106,9 +138,11 @@ private:
     Builder b(function.getContext());
     struct Layer {
       int64_t experts = 0, topK = 0, flops = 0;
+      PlacementAttr placement;
     };
     std::map<int64_t, Layer> layers;
-    int64_t dense = 0;
+    int64_t dense = 0, ranks = 1;
+    ScheduleAttr schedule;
     function.walk([&](Operation *op) {
       auto number = op->getAttrOfType<IntegerAttr>("layer");
       auto matmul = dyn_cast<GroupedMatmulOp>(op);
@@ -117,6 +151,12 @@ private:
       if (!number)
         return;
       Layer &layer = layers[number.getInt()];
+      if (auto placement = op->getAttrOfType<PlacementAttr>("placement")) {
+        layer.placement = placement;
+        ranks = placement.getRanks();
+      }
+      if (auto given = op->getAttrOfType<ScheduleAttr>("schedule"))
+        schedule = given;
       if (auto gate = dyn_cast<GateOp>(op)) {
         layer.experts = gate.getNumExperts();
         layer.topK = gate.getNumChoices();
@@ -127,12 +167,20 @@ private:
       }
     });
     SmallVector<Attribute> list;
-    for (auto &[index, layer] : layers)
-      list.push_back(b.getDictionaryAttr(
-          {b.getNamedAttr("index", b.getI64IntegerAttr(index)),
-           b.getNamedAttr("experts", b.getI64IntegerAttr(layer.experts)),
-           b.getNamedAttr("top_k", b.getI64IntegerAttr(layer.topK)),
-           b.getNamedAttr("flops_per_row", b.getI64IntegerAttr(layer.flops))}));
+    for (auto &[index, layer] : layers) {
+      SmallVector<NamedAttribute> fields{
+          b.getNamedAttr("index", b.getI64IntegerAttr(index)),
+          b.getNamedAttr("experts", b.getI64IntegerAttr(layer.experts)),
+          b.getNamedAttr("top_k", b.getI64IntegerAttr(layer.topK)),
+          b.getNamedAttr("flops_per_row", b.getI64IntegerAttr(layer.flops))};
+      if (layer.placement)
+        fields.push_back(b.getNamedAttr("placement", layer.placement));
+      list.push_back(b.getDictionaryAttr(fields));
+    }
+    if (ranks > 1)
+      function->setAttr("moe.ranks", b.getI64IntegerAttr(ranks));
+    if (schedule)
+      function->setAttr("moe.schedule", schedule);
     if (!list.empty())
       function->setAttr("moe.layers", b.getArrayAttr(list));
     if (dense)

@@ -28,8 +28,15 @@ struct NumberLayers : public moe::impl::NumberLayersPassBase<NumberLayers> {
         next = std::max(next, current + 1);
       }
       if (current >= 0 && !op->hasAttr("layer") &&
-          isa<GateOp, AssignOp, DispatchOp, ExpertOp, CombineOp>(op))
+          isa<GateOp, AssignOp, DispatchOp, ExpertOp, CombineOp, ChunksOp,
+              GatherCountsOp, ReceiveSizesOp, ExchangeOp, SlotShardsOp>(op))
         op->setAttr("layer", b.getI64IntegerAttr(current));
+      // Gathers may stand before the gate of their layer.
+      if (auto expert = dyn_cast<ExpertOp>(op))
+        for (Value weight : expert.getPerExpert())
+          if (auto gather = weight.getDefiningOp<GatherWeightsOp>();
+              gather && !gather.getLayer())
+            gather.setLayerAttr(expert.getLayerAttr());
     });
   }
 };

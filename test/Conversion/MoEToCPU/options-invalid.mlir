@@ -1,6 +1,6 @@
 // RUN: not moira-opt %s --convert-moe-to-cpu=row-tile=0 2>&1 | FileCheck %s --check-prefix=ROWS
 // RUN: not moira-opt %s --convert-moe-to-cpu=cache-bytes=1000 2>&1 | FileCheck %s --check-prefix=CACHE
-// RUN: not moira-opt %s --moe-assign-layouts=hidden-blocks=0 2>&1 | FileCheck %s --check-prefix=BLOCKS
+// RUN: not moira-opt %s --moe-form-kernels=hidden-blocks=0 2>&1 | FileCheck %s --check-prefix=BLOCKS
 //
 // ROWS: error: expected a tile of at least one row and a cache of at least 64 KiB, got 0 and 1048576
 // CACHE: error: expected a tile of at least one row and a cache of at least 64 KiB, got 6 and 1000

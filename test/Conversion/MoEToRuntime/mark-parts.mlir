@@ -1,4 +1,4 @@
-// RUN: moira-opt %s --pass-pipeline='builtin.module(func.func(moe-mark-parts))' | FileCheck %s
+// RUN: moira-opt %s --moe-mark-parts | FileCheck %s
 
 // CHECK: func.func private @moira_abi_enter(i64, i64) attributes {moe.abi = "enter"}
 // CHECK-LABEL: func.func @layer

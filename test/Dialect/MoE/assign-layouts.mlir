@@ -2,7 +2,6 @@
 // RUN: moira-opt %s --moe-assign-layouts=panel-width=32 --split-input-file | FileCheck %s --check-prefix=NARROW
 // RUN: moira-opt %s --moe-assign-layouts='panel-width=16 lanes=8' --split-input-file | FileCheck %s --check-prefix=LANES
 // RUN: moira-opt %s --moe-assign-layouts=pairs --split-input-file | FileCheck %s --check-prefix=PAIRS
-// RUN: moira-opt %s --moe-assign-layouts=hidden-blocks=3 --split-input-file | FileCheck %s --check-prefix=BLOCKS
 
 // Two weights share the width of a panel; the last panel is filled with zeros.
 
@@ -233,44 +232,30 @@ func.func @gradient(%x: tensor<?x9xbf16>, %dy: tensor<?x100xbf16>, %s: tensor<4x
 // -----
 
 // The hidden dimension of an expert in three blocks: columns of the first
-// product, and a chain each of the second. 50 is no multiple of 3: not cut.
+// product, and a chain each of the second.
 
 // CHECK-LABEL: func @blocks(
-// CHECK-NOT: #moe.hidden
-// BLOCKS-LABEL: func @blocks(
-// BLOCKS-SAME: tensor<4x6x8x64xf32>
-// BLOCKS-SAME: tensor<4x3x100x16xf32>
-// BLOCKS: moe.grouped_matmul {{.*}} panels -> tensor<?x300xf32> attributes {hidden = #moe.hidden<3 of n>}
-// BLOCKS: moe.grouped_matmul {{.*}} panels -> tensor<?x8xf32> attributes {hidden = #moe.hidden<3 of k>}
-// BLOCKS: moe.grouped_matmul {{.*}} panels -> tensor<?x50xf32> {
-// BLOCKS: moe.grouped_matmul {{.*}} panels -> tensor<?x8xf32> {
-// BLOCKS: moe.pack %{{.*}} nk {hidden = #moe.hidden<3 of n>} : tensor<1x300x8xf32> -> tensor<1x6x8x64xf32>
-// BLOCKS: moe.pack %{{.*}} nk {hidden = #moe.hidden<3 of k>} : tensor<1x8x300xf32>
+// CHECK-SAME: tensor<4x6x8x64xf32>
+// CHECK-SAME: tensor<4x3x100x16xf32>
+// CHECK: moe.grouped_matmul {{.*}} panels -> tensor<?x300xf32> attributes {hidden = #moe.hidden<3 of n>}
+// CHECK: moe.grouped_matmul {{.*}} panels -> tensor<?x8xf32> attributes {hidden = #moe.hidden<3 of k>}
+// CHECK: moe.pack %{{.*}} nk {hidden = #moe.hidden<3 of n>} : tensor<1x300x8xf32> -> tensor<1x6x8x64xf32>
+// CHECK: moe.pack %{{.*}} nk {hidden = #moe.hidden<3 of k>} : tensor<1x8x300xf32>
 func.func @blocks(%x: tensor<?x8xf32>, %s: tensor<4xi32>,
     %a: tensor<4x300x8xf32> {moe.param = #moe.param<"experts.{}.a">},
-    %b: tensor<4x8x300xf32> {moe.param = #moe.param<"experts.{}.b">},
-    %c: tensor<4x50x8xf32> {moe.param = #moe.param<"experts.{}.c">},
-    %d: tensor<4x8x50xf32> {moe.param = #moe.param<"experts.{}.d">})
-    -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+    %b: tensor<4x8x300xf32> {moe.param = #moe.param<"experts.{}.b">})
+    -> tensor<?x8xf32> {
   %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%s : tensor<4xi32>)
-      weights(%a : tensor<4x300x8xf32>) nk -> tensor<?x300xf32> {
+      weights(%a : tensor<4x300x8xf32>) nk -> tensor<?x300xf32>
+      attributes {hidden = #moe.hidden<3 of n>} {
   ^bb0(%sum: f32):
     moe.yield %sum : f32
   }
   %1 = moe.grouped_matmul rows(%0 : tensor<?x300xf32>) groups(%s : tensor<4xi32>)
-      weights(%b : tensor<4x8x300xf32>) nk -> tensor<?x8xf32> {
+      weights(%b : tensor<4x8x300xf32>) nk -> tensor<?x8xf32>
+      attributes {hidden = #moe.hidden<3 of k>} {
   ^bb0(%sum: f32):
     moe.yield %sum : f32
   }
-  %2 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%s : tensor<4xi32>)
-      weights(%c : tensor<4x50x8xf32>) nk -> tensor<?x50xf32> {
-  ^bb0(%sum: f32):
-    moe.yield %sum : f32
-  }
-  %3 = moe.grouped_matmul rows(%2 : tensor<?x50xf32>) groups(%s : tensor<4xi32>)
-      weights(%d : tensor<4x8x50xf32>) nk -> tensor<?x8xf32> {
-  ^bb0(%sum: f32):
-    moe.yield %sum : f32
-  }
-  return %1, %3 : tensor<?x8xf32>, tensor<?x8xf32>
+  return %1 : tensor<?x8xf32>
 }

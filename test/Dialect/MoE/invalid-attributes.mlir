@@ -77,3 +77,54 @@
 
 // expected-error @+1 {{expected at least one hidden block, got 0}}
 "test.hidden_c1_none"() {h = #moe.hidden<0 of n>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected at least one rank, expert, shard and slot, got 4, 0, 1 and 2}}
+"test.placement_c1"() {p = #moe.placement<ranks = 4, experts = 0, slots = 2>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected copies of 0 or a divisor of 4 shards, got 3}}
+"test.placement_c2"() {p = #moe.placement<ranks = 4, experts = 1, shards = 4, copies = 3, slots = 1>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected copies of 0 or a divisor of 1 shards, got -1}}
+"test.placement_c2_negative"() {p = #moe.placement<ranks = 4, experts = 4, copies = -1, slots = 1>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected slots for 8 shards of experts, got 4 * 1}}
+"test.placement_c3"() {p = #moe.placement<ranks = 4, experts = 8, slots = 1>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected at least one expert, shard and part and a dim of 0 or more, got 8, 0, 1 and 0}}
+"test.shard_c1"() {s = #moe.shard<experts = 8, shards = 0>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected at least one expert, shard and part and a dim of 0 or more, got 8, 2, 1 and -1}}
+"test.shard_c1_dim"() {s = #moe.shard<experts = 8, shards = 2, dim = -1>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{expected 'moe.shard' on a parameter only, got it on argument #0}}
+func.func @shard_c2(%w: tensor<2x8x8xf32> {moe.shard = #moe.shard<experts = 8>}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expected #moe.shard as 'moe.shard' of argument #0, got 3 : i64}}
+func.func @shard_c2_kind(%w: tensor<2x8x8xf32> {moe.param = #moe.param<"w">, moe.shard = 3 : i64}) {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expected a unit attribute as 'moe.blocks' of argument #0, got 3 : i64}}
+func.func @blocks_kind(%b: tensor<2xi32> {moe.blocks = 3 : i64}) {
+  return
+}

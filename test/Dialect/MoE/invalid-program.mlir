@@ -104,3 +104,19 @@ func.func @op_attribute() attributes {moe.banana} { return }
 
 // expected-error @+1 {{'func.func' op expected #moe.row_class as 'moe.row_class', got "decode"}}
 func.func @row_class_kind() attributes {moe.row_class = "decode"} { return }
+
+// -----
+
+func.func @queue(%t: index) {
+  // expected-error @+1 {{'moe.wait' op expected "compute" or "communication" as 'moe.queue', got "copies"}}
+  moe.wait %t {moe.queue = "copies"}
+  return
+}
+
+// -----
+
+func.func @stage(%t: index) {
+  // expected-error @+1 {{'moe.wait' op expected an i64 of 0 or more as 'moe.stage', got -1 : i64}}
+  moe.wait %t {moe.stage = -1 : i64}
+  return
+}

@@ -23,7 +23,15 @@ int main(int argc, char **argv) {
     writeFile(folder + "/seed" + std::to_string(count++), way + bytes);
   };
   add(2, manifest);
-  add(2, R"({"moira":{"version":"","abi":1},"entries":[],"parameters":[]})");
+  add(2, R"({"moira":{"version":"","abi":2},"entries":[],"parameters":[]})");
+  add(2, R"({"moira":{"version":"","abi":2},"entries":[{"name":"e","ranks":8,
+    "inputs":[],"results":[],"layers":[{"index":0,"experts":2,"top_k":1,
+    "placement":{"experts":2,"shards":4,"copies":2,"slots":1}}],"variants":[{
+    "name":"v","step":"s","workspace":"w","schedule":"groups"}]}],
+    "parameters":[{"name":"p.{}","slices":1,"stacked":true,"source":{"dtype":
+    "bf16","shape":[4,2]},"logical_shape":[2,8,2],"packed_slice_bytes":16,
+    "pack":"k","placement":{"experts":2,"shards":4,"dim":0,"parts":2,
+    "interleaved":true}}]})");
   for (const char *packed : {"", "packed parameters"}) {
     std::vector<unsigned char> bundle =
         runtime::encodeBundle({manifest, "code", packed});

@@ -304,6 +304,7 @@ static LogicalResult dropDeadOfExpert(ExpertOp op, PatternRewriter &rewriter) {
   auto smaller =
       ExpertOp::create(rewriter, op.getLoc(), types, rows, op.getSizes(),
                        perExpert, shared, op.getLayerAttr());
+  smaller->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   rewriter.inlineRegionBefore(op.getBody(), smaller.getBody(),
                               smaller.getBody().end());
   for (auto [result, replacement] : llvm::zip(results, smaller.getResults()))

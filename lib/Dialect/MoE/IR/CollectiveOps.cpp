@@ -10,6 +10,11 @@ using namespace mlir::moe::detail;
 using Effects =
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
 
+bool mlir::moe::isCollective(Operation *op) {
+  return isa<AllGatherOp, GatherCountsOp, ExchangeOp, GatherWeightsOp,
+             StartExchangeOp, StartGatherOp, WaitOp>(op);
+}
+
 /// Checks that `matrix` is `[W, E]` of `placement`.
 static LogicalResult verifyMatrix(Operation *op, Value matrix,
                                   PlacementAttr placement) {
@@ -109,12 +114,49 @@ GatherCountsOp::reifyResultShapes(OpBuilder &builder,
 }
 
 //===----------------------------------------------------------------------===//
+// SlotShardsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SlotShardsOp::verify() {
+  if (failed(verifyForm(*this, getOuts(), 1, 1)))
+    return failure();
+  // slot_shards_c1
+  ShapedType shards = getDestinationType(*this, getOuts(), 0);
+  if (shards.getRank() != 1 || !shards.getElementType().isInteger(32) ||
+      shards.getDimSize(0) != getPlacement().getSlots())
+    return emitOpError("expected a result of ")
+           << getPlacement().getSlots() << " slots of i32, got " << shards;
+  return success();
+}
+
+void SlotShardsOp::getEffects(Effects &effects) {
+  addEffects(*this, getOutsMutable(), effects);
+}
+
+LogicalResult
+SlotShardsOp::reifyResultShapes(OpBuilder &builder,
+                                ReifiedRankedShapedTypeDims &reified) {
+  reified.push_back({builder.getIndexAttr(getPlacement().getSlots())});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // ReceiveSizesOp
 //===----------------------------------------------------------------------===//
 
 LogicalResult ReceiveSizesOp::verify() {
-  if (failed(verifyForm(*this, getOuts(), 1, 2)))
+  // The bound is a number in both forms.
+  if (getNumResults() == 0 || !getResults().back().getType().isIndex())
+    return emitOpError("expected the bound as last result, got ")
+           << getResultTypes();
+  if (hasBufferForm(*this)) {
+    if (getOuts().size() != 1 || getNumResults() != 1)
+      return emitOpError("expected 1 out and the bound in buffer form, got ")
+             << getOuts().size() << " outs and " << getNumResults()
+             << " results";
+  } else if (failed(verifyForm(*this, getOuts(), 1, 2))) {
     return failure();
+  }
   // receive_sizes_c1
   if (failed(verifyMatrix(*this, getMatrix(), getPlacement())) ||
       failed(verifyShape(*this, "groups",
@@ -208,6 +250,11 @@ LogicalResult GatherWeightsOp::verify() {
     return emitOpError("expected a dim to put shards together in, or a "
                        "placement without copies, got ")
            << placement;
+  if (getParts() < 1 || (!getDim() && getParts() != 1))
+    return emitOpError(
+               "expected at least one part, and no more than one without "
+               "a dim, got ")
+           << getParts();
   SmallVector<int64_t> shape(shards.getShape());
   // gather_weights_c1
   if (failed(verifyDim(*this, "weights", shards, 0, placement.getSlots())))
@@ -219,6 +266,10 @@ LogicalResult GatherWeightsOp::verify() {
     if (dim < 1 || dim >= shards.getRank())
       return emitOpError("expected a dim from 1 to ")
              << shards.getRank() - 1 << ", got " << dim;
+    if (!ShapedType::isDynamic(shape[dim]) &&
+        shape[dim] % static_cast<int64_t>(getParts()) != 0)
+      return emitOpError("expected a dim of ")
+             << getParts() << " equal parts, got " << shards;
     if (!ShapedType::isDynamic(shape[dim]))
       shape[dim] *= placement.getPartsPerGroup();
   }

@@ -192,6 +192,22 @@ LogicalResult ShardAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+ShardAttr ShardAttr::getInFile(ParamAttr param, int64_t sliceRank) const {
+  if (!getDim() || sliceRank != 2)
+    return *this;
+  int64_t dim = *getDim(), parts = getParts();
+  bool interleaved = getInterleaved();
+  if (dim == 0 && param.getParts() > 1) {
+    if (parts > 1 && interleaved != param.getInterleaved())
+      return {};
+    parts *= param.getParts();
+    interleaved = param.getInterleaved();
+  }
+  if (param.getTranspose())
+    dim = 1 - dim;
+  return get(getContext(), getExperts(), getShards(), dim, parts, interleaved);
+}
+
 LogicalResult RouterAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                  Score score, bool afterTopK, int64_t groups,
                                  int64_t keep, GroupScore, Normalize,

@@ -101,10 +101,24 @@ LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
              << name << "', got " << attribute.getValue();
     return success();
   }
+  if (name == kQueueAttrName) {
+    auto queue = dyn_cast<StringAttr>(attribute.getValue());
+    if (!queue || (queue != "compute" && queue != "communication"))
+      return op->emitOpError("expected \"compute\" or \"communication\" as '")
+             << name << "', got " << attribute.getValue();
+    return success();
+  }
+  if (name == kStageAttrName) {
+    auto stage = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (!stage || !stage.getType().isInteger(64) || stage.getInt() < 0)
+      return op->emitOpError("expected an i64 of 0 or more as '")
+             << name << "', got " << attribute.getValue();
+    return success();
+  }
   // Notes that passes leave for each other.
   if (llvm::is_contained({"moe.abi", "moe.cost", "moe.flops_per_token",
-                          "moe.kind", "moe.layers", "moe.numerics",
-                          "moe.variant"},
+                          "moe.kind", "moe.layers", "moe.numerics", "moe.ranks",
+                          "moe.schedule", "moe.variant"},
                          name))
     return success();
   return op->emitOpError("expected no attribute '") << name << "' on an op";
@@ -124,6 +138,23 @@ static LogicalResult verifyPacking(Operation *op, unsigned argIndex,
          << argIndex << ", got " << value;
 }
 
+/// shard_c2.
+static LogicalResult verifyShard(Operation *op, unsigned argIndex,
+                                 Attribute value) {
+  auto shard = dyn_cast<ShardAttr>(value);
+  if (!shard)
+    return op->emitOpError("expected #moe.shard as 'moe.shard' of argument #")
+           << argIndex << ", got " << value;
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function || argIndex >= function.getNumArguments() ||
+      !function.getArgAttr(argIndex, kParamAttrName))
+    return op->emitOpError(
+               "expected 'moe.shard' on a parameter only, got it on "
+               "argument #")
+           << argIndex;
+  return success();
+}
+
 /// param_c3.
 LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
                                                    unsigned regionIndex,
@@ -131,6 +162,15 @@ LogicalResult MoEDialect::verifyRegionArgAttribute(Operation *op,
                                                    NamedAttribute attribute) {
   if (attribute.getName() == "moe.name")
     return success();
+  if (attribute.getName() == kBlocksAttrName) {
+    if (isa<UnitAttr>(attribute.getValue()))
+      return success();
+    return op->emitOpError("expected a unit attribute as 'moe.blocks' of "
+                           "argument #")
+           << argIndex << ", got " << attribute.getValue();
+  }
+  if (attribute.getName() == kShardAttrName)
+    return verifyShard(op, argIndex, attribute.getValue());
   if (attribute.getName() == kPackingAttrName)
     return verifyPacking(op, argIndex, attribute.getValue());
   if (attribute.getName() != kParamAttrName)

@@ -2,6 +2,7 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "AssignLayoutsPack.h"
+#include "AssignLayoutsTrace.h"
 
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 
@@ -23,103 +24,37 @@ using namespace mlir::moe::detail;
 
 namespace {
 
-/// A weight of a kernel that is a parameter, or a part of one.
-struct ParameterUse {
-  BlockArgument argument;
-  Packing packing;
-};
-
 /// The packed form of a parameter that kernels read.
 struct PackedArgument {
   BlockArgument original;
   Packing packing;
+  /// What puts the shards of this rank's experts together; null where nothing
+  /// does.
+  GatherWeightsOp gather;
   SmallVector<OpOperand *> uses;
 };
-
-/// Follows a weight [E, a, b] back to an argument [E, A, B] or [A, B].
-std::optional<ParameterUse> traceWeight(Value weight, Block &entry) {
-  auto type = cast<RankedTensorType>(weight.getType());
-  MLIRContext *context = weight.getContext();
-  Access access{weight, AffineMap::getMultiDimIdentityMap(3, context)};
-  while (
-      isa_and_present<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-                      tensor::CollapseShapeOp>(access.value.getDefiningOp())) {
-    Access next = lookThroughOnce(access);
-    if (next.value == access.value)
-      return std::nullopt;
-    access = next;
-  }
-  auto argument = dyn_cast<BlockArgument>(access.value);
-  if (!argument || argument.getOwner() != &entry)
-    return std::nullopt;
-  auto argumentType = dyn_cast<RankedTensorType>(argument.getType());
-  if (!argumentType || !argumentType.hasStaticShape())
-    return std::nullopt;
-  ArrayRef<AffineExpr> coords = access.map.getResults();
-  if (argumentType.getRank() == 3) {
-    // All experts, in order.
-    if (coords[0] != getAffineDimExpr(0, context) &&
-        !(coords[0] == getAffineConstantExpr(0, context) &&
-          argumentType.getDimSize(0) == 1))
-      return std::nullopt;
-    if (argumentType.getDimSize(0) != type.getDimSize(0))
-      return std::nullopt;
-    coords = coords.drop_front();
-  }
-  if (coords.size() != 2)
-    return std::nullopt;
-  ParameterUse use{argument, {}};
-  for (auto [i, coord] : llvm::enumerate(coords)) {
-    std::optional<LinearCoord> linear = getLinearCoord(coord);
-    if (!linear || linear->dim.value_or(0) != i + 1)
-      return std::nullopt;
-    (i == 0 ? use.packing.first : use.packing.second) = {
-        linear->offset, linear->stride, type.getDimSize(i + 1)};
-  }
-  return use;
-}
-
-/// Follows a weight back to a parameter of `function` that is made of matrices.
-std::optional<ParameterUse> traceParameter(func::FuncOp function,
-                                           Value weight) {
-  std::optional<ParameterUse> use =
-      traceWeight(weight, function.getBody().front());
-  if (!use)
-    return std::nullopt;
-  auto param = function.getArgAttrOfType<ParamAttr>(
-      use->argument.getArgNumber(), kParamAttrName);
-  if (!param)
-    return std::nullopt;
-  auto type = cast<RankedTensorType>(use->argument.getType());
-  if (ParameterShape(param, type).slice.size() != 2)
-    return std::nullopt;
-  return use;
-}
 
 void addUse(SmallVectorImpl<PackedArgument> &arguments, const ParameterUse &use,
             OpOperand &operand) {
   for (PackedArgument &known : arguments)
-    if (known.original == use.argument && known.packing == use.packing) {
+    if (known.original == use.argument && known.packing == use.packing &&
+        known.gather == use.gather) {
       known.uses.push_back(&operand);
       return;
     }
-  arguments.push_back({use.argument, use.packing, {&operand}});
+  arguments.push_back({use.argument, use.packing, use.gather, {&operand}});
 }
 
-/// Cuts the hidden dimension of two products of which the second reads the
-/// first's result, where the blocks are equal.
-void cutHidden(GroupedMatmulOp second, int64_t blocks) {
-  auto first = second.getRows().front().getDefiningOp<GroupedMatmulOp>();
-  if (!first || first.getContraction() || second.getContraction() ||
-      first.getHidden() || second.getHidden() ||
-      first.getSizes() != second.getSizes() || second.getGather())
-    return;
-  int64_t hidden = second.getK();
-  if (ShapedType::isDynamic(hidden) || hidden % blocks != 0)
-    return;
-  MLIRContext *context = second.getContext();
-  first.setHiddenAttr(HiddenAttr::get(context, blocks, HiddenDim::N));
-  second.setHiddenAttr(HiddenAttr::get(context, blocks, HiddenDim::K));
+/// Whether `vector` is, or puts together, shards of several parts.
+bool hasParts(func::FuncOp function, Value vector) {
+  if (auto gather = vector.getDefiningOp<GatherWeightsOp>())
+    vector = gather.getWeights();
+  auto argument = dyn_cast<BlockArgument>(vector);
+  if (!argument || argument.getOwner() != &function.getBody().front())
+    return false;
+  auto shard = function.getArgAttrOfType<ShardAttr>(argument.getArgNumber(),
+                                                    kShardAttrName);
+  return shard && shard.getParts() > 1;
 }
 
 struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
@@ -128,13 +63,6 @@ struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     PackFunctions functions(module);
-    if (hiddenBlocks < 1) {
-      module.emitError("expected at least one hidden block, got ")
-          << hiddenBlocks.getValue();
-      return signalPassFailure();
-    }
-    if (hiddenBlocks > 1)
-      module.walk([&](GroupedMatmulOp op) { cutHidden(op, hiddenBlocks); });
     for (func::FuncOp function : llvm::to_vector(module.getOps<func::FuncOp>()))
       if (!function.isExternal())
         assign(function, functions);
@@ -225,13 +153,11 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
       std::optional<ParameterUse> use;
       if (!fixed)
         use = traceParameter(function, weight.get());
-      if (!use) {
+      if (!use || !use->setForm(op.getLayout(), form)) {
         packInStep(op, weight, form);
         allParameters = false;
         continue;
       }
-      use->packing.layout = op.getLayout();
-      use->packing.form = form;
       addUse(arguments, *use, weight);
     }
     if (!allParameters)
@@ -240,6 +166,7 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
   }
   packParameters(function, functions, arguments);
   packPlain(function, functions);
+  orderGathers(function);
 }
 
 /// A weight `kn` of which a forward product has the panels of `nk` reads those.
@@ -252,15 +179,20 @@ bool AssignLayouts::shareTransposed(func::FuncOp function, GroupedMatmulOp op,
   std::optional<ParameterUse> use = traceParameter(function, weight.get());
   if (!use)
     return false;
+  PanelForm form;
+  form.blocksOfN = op.getBlocks(HiddenDim::K);
+  form.blocksOfK = op.getBlocks(HiddenDim::N);
+  if (!use->setForm(WeightLayout::NK, form))
+    return false;
   for (PackedArgument &packed : arguments) {
     const Packing &packing = packed.packing;
     if (packed.original != use->argument || packing.form.width == 0 ||
-        packing.layout != WeightLayout::NK ||
+        packed.gather != use->gather || packing.layout != WeightLayout::NK ||
         !(packing.first == use->packing.first) ||
         !(packing.second == use->packing.second) ||
         packing.form.pairs != hasPairs(op) ||
-        packing.form.blocksOfN != op.getBlocks(HiddenDim::K) ||
-        packing.form.blocksOfK != op.getBlocks(HiddenDim::N))
+        packing.form.blocksOfN != use->packing.form.blocksOfN ||
+        packing.form.blocksOfK != use->packing.form.blocksOfK)
       continue;
     packed.uses.push_back(&weight);
     op.setLayout(WeightLayout::TransposedPanels);
@@ -273,30 +205,24 @@ void AssignLayouts::assignVector(func::FuncOp function, OpOperand &vector,
                                  bool fixed,
                                  SmallVectorImpl<PackedArgument> &arguments) {
   auto slice = vector.get().getDefiningOp<tensor::ExtractSliceOp>();
-  if (!slice || slice.getStaticStrides().back() == 1)
+  if (!slice)
     return;
-  auto argument = dyn_cast<BlockArgument>(slice.getSource());
-  RankedTensorType type = slice.getSourceType();
-  ParamAttr param;
-  if (!fixed && argument && argument.getOwner() == &function.getBody().front())
-    param = function.getArgAttrOfType<ParamAttr>(argument.getArgNumber(),
-                                                 kParamAttrName);
-  bool isStatic = !ShapedType::isDynamicShape(slice.getStaticOffsets()) &&
-                  !ShapedType::isDynamicShape(slice.getStaticSizes());
-  if (!param || !isStatic || type.getRank() != 2 ||
-      slice.getType().getRank() != 2 || slice.getStaticOffsets()[0] != 0 ||
-      slice.getStaticSizes()[0] != type.getDimSize(0)) {
-    OpBuilder builder(vector.getOwner());
-    vector.set(bufferization::AllocTensorOp::create(
-        builder, slice.getLoc(), slice.getType(), /*dynamicSizes=*/ValueRange(),
-        /*copy=*/slice.getResult(), /*memory_space=*/IntegerAttr()));
+  bool isStrided = slice.getStaticStrides().back() != 1;
+  // Parts of shards are put together one by one, and are packed alike whether
+  // they are or not.
+  if (!isStrided && !hasParts(function, slice.getSource()))
     return;
-  }
-  ParameterUse use{argument, {}};
-  use.packing.first = {0, 1, type.getDimSize(0)};
-  use.packing.second = {slice.getStaticOffsets()[1],
-                        slice.getStaticStrides()[1], slice.getStaticSizes()[1]};
-  addUse(arguments, use, vector);
+  std::optional<ParameterUse> use;
+  if (!fixed)
+    use = traceVector(function, slice);
+  if (use)
+    return addUse(arguments, *use, vector);
+  if (!isStrided)
+    return;
+  OpBuilder builder(vector.getOwner());
+  vector.set(bufferization::AllocTensorOp::create(
+      builder, slice.getLoc(), slice.getType(), /*dynamicSizes=*/ValueRange(),
+      /*copy=*/slice.getResult(), /*memory_space=*/IntegerAttr()));
 }
 
 void AssignLayouts::packInStep(GroupedMatmulOp op, OpOperand &weight,
@@ -321,20 +247,27 @@ void AssignLayouts::packParameters(func::FuncOp function,
   for (const PackedArgument &packed : arguments) {
     unsigned original = packed.original.getArgNumber();
     auto param = function.getArgAttrOfType<ParamAttr>(original, kParamAttrName);
-    ParameterShape shape(param,
-                         cast<RankedTensorType>(packed.original.getType()));
+    Attribute shard = function.getArgAttr(original, kShardAttrName);
+    ParameterShape shape(
+        param, cast<RankedTensorType>(packed.original.getType()), shard);
     Builder builder(&getContext());
-    DictionaryAttr attributes = builder.getDictionaryAttr(
-        {{kPackingAttrName, functions.getPacking(packed.original.getLoc(),
-                                                 param, shape, packed.packing)},
-         {kParamAttrName, param}});
+    NamedAttrList attributes;
+    attributes.set(kPackingAttrName,
+                   functions.getPacking(packed.original.getLoc(), param, shape,
+                                        packed.packing));
+    attributes.set(kParamAttrName, param);
+    if (shard)
+      attributes.set(kShardAttrName, shard);
     // Before the original, so that several copies stand in the order of use.
-    if (failed(function.insertArgument(original,
-                                       getPackedType(shape, packed.packing),
-                                       attributes, packed.original.getLoc())))
+    if (failed(function.insertArgument(
+            original, getPackedType(shape, packed.packing),
+            attributes.getDictionary(&getContext()), packed.original.getLoc())))
       return signalPassFailure();
+    Value value = entry.getArgument(original);
+    if (packed.gather)
+      value = gatherPacked(packed.gather, value);
     for (OpOperand *use : packed.uses)
-      use->set(entry.getArgument(original));
+      use->set(value);
     ++numParameters;
   }
   // Slices and reshapes of the originals are dead now, and so are originals
@@ -358,7 +291,8 @@ void AssignLayouts::packPlain(func::FuncOp function, PackFunctions &functions) {
     if (!param || function.getArgAttr(i, kPackingAttrName) ||
         (!param.getTranspose() && param.getParts() == 1))
       continue;
-    ParameterShape shape(param, cast<RankedTensorType>(argument.getType()));
+    ParameterShape shape(param, cast<RankedTensorType>(argument.getType()),
+                         function.getArgAttr(i, kShardAttrName));
     Packing packing;
     packing.first.size = shape.slice[0];
     packing.second.size = shape.slice[1];

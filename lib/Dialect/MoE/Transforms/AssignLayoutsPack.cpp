@@ -11,9 +11,10 @@ using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-ParameterShape::ParameterShape(ParamAttr param, RankedTensorType logical)
+ParameterShape::ParameterShape(ParamAttr param, RankedTensorType logical,
+                               Attribute shard)
     : logical(logical), slice(logical.getShape()) {
-  if (!param.getName().contains("{}") && logical.getRank() != 3)
+  if (!param.getName().contains("{}") && logical.getRank() != 3 && !shard)
     return;
   slices = slice.front();
   slice = slice.drop_front();

@@ -41,7 +41,8 @@ struct ParameterShape {
   /// The shape of one slice.
   ArrayRef<int64_t> slice;
 
-  ParameterShape(ParamAttr param, RankedTensorType logical);
+  /// `shard`: what a rank holds of it, or null; then each slot is a slice.
+  ParameterShape(ParamAttr param, RankedTensorType logical, Attribute shard);
 };
 
 /// The type of the packed parameter.

@@ -50,8 +50,11 @@ struct ReadsOperands
 };
 
 /// An op with a tensor form and a buffer form.
-template <typename OpTy>
-struct ComputeOpModel : public ReadsOperands<ComputeOpModel<OpTy>, OpTy> {
+template <typename OpTy, typename Model = void>
+struct ComputeOpModel
+    : public ReadsOperands<std::conditional_t<std::is_void_v<Model>,
+                                              ComputeOpModel<OpTy>, Model>,
+                           OpTy> {
   bool bufferizesToAllocation(Operation *, Value) const { return true; }
 
   FailureOr<BufferLikeType> getBufferType(Operation *, Value value,
@@ -111,6 +114,89 @@ struct ComputeOpModel : public ReadsOperands<ComputeOpModel<OpTy>, OpTy> {
   }
 };
 
+/// A new buffer for `groups`; `bound` stays a result.
+struct ReceiveSizesOpModel
+    : public ComputeOpModel<ReceiveSizesOp, ReceiveSizesOpModel> {
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    Location loc = op->getLoc();
+    FailureOr<SmallVector<Value>> operands =
+        getBuffers(rewriter, op, options, state);
+    FailureOr<BufferLikeType> type =
+        bufferization::getBufferType(op->getResult(0), options, state);
+    if (failed(operands) || failed(type))
+      return failure();
+    FailureOr<Value> out =
+        options.createAlloc(rewriter, loc, cast<MemRefType>(*type), {});
+    if (failed(out))
+      return failure();
+    auto buffered = ReceiveSizesOp::create(rewriter, loc,
+                                           TypeRange(rewriter.getIndexType()),
+                                           *operands, op->getAttrs());
+    buffered.getOutsMutable().append(*out);
+    replaceOpWithBufferizedValues(rewriter, op, {*out, buffered.getResult(0)});
+    return success();
+  }
+};
+
+/// With `init` the chunk's rows are written in place, else into a new buffer.
+struct ExchangeOpModel : public ComputeOpModel<ExchangeOp, ExchangeOpModel> {
+  using Base = ComputeOpModel<ExchangeOp, ExchangeOpModel>;
+
+  static bool isInit(OpOperand &operand) {
+    auto op = cast<ExchangeOp>(operand.getOwner());
+    return op.getInit() && operand.getOperandNumber() ==
+                               op.getInitMutable().begin()->getOperandNumber();
+  }
+  bool bufferizesToAllocation(Operation *op, Value) const {
+    return !cast<ExchangeOp>(op).getInit();
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &operand,
+                               const AnalysisState &) const {
+    return isInit(operand);
+  }
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &operand,
+                                      const AnalysisState &) const {
+    if (!isInit(operand))
+      return {};
+    return {{op->getResult(0), BufferRelation::Equivalent}};
+  }
+  FailureOr<BufferLikeType> getBufferType(Operation *op, Value value,
+                                          const BufferizationOptions &options,
+                                          const BufferizationState &state,
+                                          SmallVector<Value> &stack) const {
+    if (Value init = cast<ExchangeOp>(op).getInit())
+      return bufferization::getBufferType(init, options, state, stack);
+    return Base::getBufferType(op, value, options, state, stack);
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto exchange = cast<ExchangeOp>(op);
+    if (!exchange.getInit())
+      return Base::bufferize(op, rewriter, options, state);
+    FailureOr<Value> rows =
+        getBuffer(rewriter, exchange.getRows(), options, state);
+    FailureOr<Value> matrix =
+        getBuffer(rewriter, exchange.getMatrix(), options, state);
+    FailureOr<Value> init =
+        getBuffer(rewriter, exchange.getInit(), options, state);
+    if (failed(rows) || failed(matrix) || failed(init))
+      return failure();
+    auto buffered = ExchangeOp::create(
+        rewriter, op->getLoc(), TypeRange(), *rows, *matrix,
+        exchange.getBound(), exchange.getChunk(), exchange.getChunks(),
+        /*init=*/Value(), *init, exchange.getDirection(),
+        exchange.getPlacement(), exchange.getSchedule(),
+        exchange.getLayerAttr());
+    buffered->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    replaceOpWithBufferizedValues(rewriter, op, *init);
+    return success();
+  }
+};
+
 /// Reads `counts`; its result is an index.
 struct CapacityOpModel : public ReadsOperands<CapacityOpModel, CapacityOp> {
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
@@ -139,5 +225,11 @@ void mlir::moe::registerBufferizableOpInterfaceExternalModels(
     SourcesOp::attachInterface<ComputeOpModel<SourcesOp>>(*context);
     GroupedMatmulOp::attachInterface<ComputeOpModel<GroupedMatmulOp>>(*context);
     PackOp::attachInterface<ComputeOpModel<PackOp>>(*context);
+    AllGatherOp::attachInterface<ComputeOpModel<AllGatherOp>>(*context);
+    GatherCountsOp::attachInterface<ComputeOpModel<GatherCountsOp>>(*context);
+    SlotShardsOp::attachInterface<ComputeOpModel<SlotShardsOp>>(*context);
+    ReceiveSizesOp::attachInterface<ReceiveSizesOpModel>(*context);
+    ExchangeOp::attachInterface<ExchangeOpModel>(*context);
+    GatherWeightsOp::attachInterface<ComputeOpModel<GatherWeightsOp>>(*context);
   });
 }

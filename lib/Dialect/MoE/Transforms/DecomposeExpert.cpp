@@ -290,13 +290,34 @@ static Value sliceDim(DecomposeBuilder &b, Value matrix, unsigned dim,
   return tensor::ExtractSliceOp::create(b, matrix, offsets, sizes, strides);
 }
 
+/// Sums of `[rows, columns]` in pairs: neighbours are added while their number
+/// is even, what is left in order.
+static Value addInPairs(DecomposeBuilder &b, Values sums, const Sizes &sizes,
+                        FloatType type) {
+  auto plus = [&](Value left, Value right) {
+    return b.generic("pp", {{left, {0, 1}}, {right, {0, 1}}},
+                     {{b.empty(sizes, type), {0, 1}}}, [&](ValueRange args) {
+                       return Values{
+                           arith::AddFOp::create(b, args[0], args[1])};
+                     })[0];
+  };
+  for (; sums.size() % 2 == 0; sums.truncate(sums.size() / 2))
+    for (size_t i = 0; 2 * i < sums.size(); ++i)
+      sums[i] = plus(sums[2 * i], sums[2 * i + 1]);
+  Value total = sums.front();
+  for (Value sum : llvm::drop_begin(sums))
+    total = plus(total, sum);
+  return total;
+}
+
 /// The product of a group's rows and weight `i`: one chain per hidden block,
-/// and the blocks' results added in order.
+/// and the blocks' results added in pairs.
 static Value multiply(DecomposeBuilder &b, GroupedMatmulOp op, unsigned i,
                       const Group &group, Value rows, OpFoldResult columns) {
   Value weight = weightAsKN(b, op, op.getWeights()[i], group.expert);
   int64_t blocks = op.getBlocks(HiddenDim::K);
-  Value total;
+  FloatType type = op.getAccumulatorType();
+  Values sums;
   for (int64_t block = 0; block < blocks; ++block) {
     Value left = rows, right = weight;
     if (blocks > 1) {
@@ -304,21 +325,13 @@ static Value multiply(DecomposeBuilder &b, GroupedMatmulOp op, unsigned i,
       left = sliceDim(b, rows, 1, block * size, size);
       right = sliceDim(b, weight, 0, block * size, size);
     }
-    FloatType type = op.getAccumulatorType();
     Value start = block == 0 ? initialSums(b, op, i, group, columns)
                              : b.filled({group.size, columns}, b.real(type, 0));
-    Value sum =
+    sums.push_back(
         b.generic("prp", {{left, {0, 1}}, {right, {1, 2}}}, {{start, {0, 2}}},
-                  [&](ValueRange args) { return multiplyAdd(b, args); })[0];
-    total = total ? b.generic("pp", {{total, {0, 1}}, {sum, {0, 1}}},
-                              {{b.empty({group.size, columns}, type), {0, 1}}},
-                              [&](ValueRange args) {
-                                return Values{
-                                    arith::AddFOp::create(b, args[0], args[1])};
-                              })[0]
-                  : sum;
+                  [&](ValueRange args) { return multiplyAdd(b, args); })[0]);
   }
-  return total;
+  return addInPairs(b, sums, {group.size, columns}, type);
 }
 
 void mlir::moe::detail::decompose(RewriterBase &rewriter, GroupedMatmulOp op) {

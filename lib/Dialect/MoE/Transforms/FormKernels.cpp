@@ -34,6 +34,18 @@ void eraseDeadOps(RewriterBase &rewriter, Block &block) {
       rewriter.eraseOp(&op);
 }
 
+/// Checks that shards of parameters are whole blocks.
+LogicalResult checkShards(func::FuncOp function, int64_t blocks) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto shard = function.getArgAttrOfType<ShardAttr>(i, kShardAttrName);
+    if (shard && shard.getDim() && blocks % shard.getShards() != 0)
+      return function.emitOpError("expected hidden blocks that ")
+             << shard.getShards() << " shards of parameter #" << i
+             << " divide, got " << blocks;
+  }
+  return success();
+}
+
 struct FormKernels : public moe::impl::FormKernelsPassBase<FormKernels> {
   using FormKernelsPassBase::FormKernelsPassBase;
 
@@ -51,6 +63,13 @@ struct FormKernels : public moe::impl::FormKernelsPassBase<FormKernels> {
     func::FuncOp function = getOperation();
     if (function.isExternal())
       return;
+    if (hiddenBlocks < 1) {
+      function.emitError("expected at least one hidden block, got ")
+          << hiddenBlocks.getValue();
+      return signalPassFailure();
+    }
+    if (failed(checkShards(function, hiddenBlocks)))
+      return signalPassFailure();
     IRRewriter rewriter(&getContext());
     SmallVector<ExpertOp> experts;
     function->walk([&](ExpertOp expert) { experts.push_back(expert); });
@@ -83,8 +102,17 @@ private:
 
   void formExpert(RewriterBase &rewriter, ExpertOp expert) {
     Mismatch mismatch{expert, ""};
+    std::optional<Separability> separability;
+    int64_t blocks = 1;
+    if (hiddenBlocks > 1) {
+      separability.emplace(expert);
+      if (separability->isSeparable())
+        blocks = countHiddenBlocks(expert, *separability, hiddenBlocks);
+    }
+    bool isCut = blocks > 1 && separability->getHiddenSize() % blocks == 0;
     FailureOr<unsigned> formed =
-        formExpertKernels(rewriter, expert, disabled, mismatch);
+        formExpertKernels(rewriter, expert, disabled,
+                          isCut ? &*separability : nullptr, blocks, mismatch);
     if (succeeded(formed)) {
       numFormed += *formed;
       return;
@@ -93,6 +121,9 @@ private:
       mismatch.op = expert;
     report(mismatch);
     ++numFallback;
+    // Sums have the same order in loops.
+    if (isCut)
+      cutLastProducts(rewriter, *separability, blocks);
     lowerExpertToLoops(rewriter, expert);
   }
 

@@ -9,14 +9,18 @@
 
 #include "FormKernelsProduct.h"
 
+#include "moira/Dialect/MoE/Utils/HiddenBlocks.h"
+
 namespace mlir::moe::detail {
 
 /// Replaces `expert` by grouped_matmuls, one per stage of its body, and returns
 /// how many; on failure `mismatch` says why and nothing has changed. Work that
 /// no kernel takes for want of a `disabled` fusion becomes loops over the
-/// experts.
+/// experts. With `separability` the hidden dimension is cut in `hiddenBlocks`.
 FailureOr<unsigned> formExpertKernels(RewriterBase &rewriter, ExpertOp expert,
-                                      Fusions disabled, Mismatch &mismatch);
+                                      Fusions disabled,
+                                      const Separability *separability,
+                                      int64_t hiddenBlocks, Mismatch &mismatch);
 
 /// Replaces the contractions of `block` (of a function's body, outside experts)
 /// that multiply by a function argument by grouped_matmuls with one group, with

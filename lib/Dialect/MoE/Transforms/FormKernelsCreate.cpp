@@ -45,6 +45,7 @@ public:
     return getResultType(kernel.result);
   }
   IntegerAttr getLayer() override { return expert.getLayerAttr(); }
+  HiddenAttr getHidden(const Kernel &kernel) override;
 
 private:
   /// Creates the kernel of `inner` and of all rows that it reads.
@@ -154,6 +155,21 @@ Value ExpertContext::getSizes(OpBuilder &builder, Location loc) {
         linalg::YieldOp::create(nested, nestedLoc, total);
       });
   return sum.getResult(0);
+}
+
+HiddenAttr ExpertContext::getHidden(const Kernel &kernel) {
+  if (!plan.separability)
+    return {};
+  for (LastProduct last : plan.separability->getLastProducts())
+    for (const Accumulator &accumulator : kernel.accumulators)
+      if (accumulator.product.op == last.op.getOperation())
+        return HiddenAttr::get(expert.getContext(), plan.hiddenBlocks,
+                               HiddenDim::K);
+  // Parts that are stored together are no blocks of one matrix each.
+  if (plan.separability->getPlace(kernel.result) == HiddenPlace{1})
+    return HiddenAttr::get(expert.getContext(), plan.hiddenBlocks,
+                           HiddenDim::N);
+  return {};
 }
 
 RankedTensorType ExpertContext::getResultType(Value inner) {

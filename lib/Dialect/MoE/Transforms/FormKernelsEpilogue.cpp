@@ -294,7 +294,7 @@ Value mlir::moe::detail::createKernel(OpBuilder &builder, Kernel &kernel,
       builder, loc, TypeRange(context.getResultType(kernel)), rows, sizes,
       weights, biases, /*gather=*/Value(), vectors, elements, scalars,
       /*outs=*/ValueRange(), kernel.accumulators.front().product.layout,
-      /*contraction=*/false, /*hidden=*/HiddenAttr(), context.getLayer());
+      /*contraction=*/false, context.getHidden(kernel), context.getLayer());
   op.getEpilogue().takeBody(*kernel.epilogue);
   return op.getResult(0);
 }

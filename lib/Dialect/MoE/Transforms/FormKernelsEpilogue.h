@@ -103,6 +103,8 @@ public:
   virtual Value getSizes(OpBuilder &builder, Location loc) = 0;
   virtual RankedTensorType getResultType(const Kernel &kernel) = 0;
   virtual IntegerAttr getLayer() = 0;
+  /// How the kernel's hidden dimension is cut; null where it is not.
+  virtual HiddenAttr getHidden(const Kernel &kernel) { return {}; }
 };
 
 /// Creates the op; `kernel.epilogue` is moved into it.

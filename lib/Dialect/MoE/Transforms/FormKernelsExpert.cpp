@@ -397,13 +397,17 @@ ExpertMatcher::Plan ExpertMatcher::planRemainder(Value result) {
 
 } // namespace
 
-FailureOr<unsigned> mlir::moe::detail::formExpertKernels(RewriterBase &rewriter,
-                                                         ExpertOp expert,
-                                                         Fusions disabled,
-                                                         Mismatch &mismatch) {
+FailureOr<unsigned>
+mlir::moe::detail::formExpertKernels(RewriterBase &rewriter, ExpertOp expert,
+                                     Fusions disabled,
+                                     const Separability *separability,
+                                     int64_t hiddenBlocks, Mismatch &mismatch) {
   ExpertMatcher matcher(expert, disabled, mismatch);
   if (failed(matcher.match()))
     return failure();
-  createPlanned(rewriter, matcher.getPlan());
-  return matcher.getPlan().kernels.size();
+  ExpertPlan &plan = matcher.getPlan();
+  plan.separability = separability;
+  plan.hiddenBlocks = hiddenBlocks;
+  createPlanned(rewriter, plan);
+  return plan.kernels.size();
 }

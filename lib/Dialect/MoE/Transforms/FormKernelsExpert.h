@@ -9,6 +9,8 @@
 
 #include "FormKernelsEpilogue.h"
 
+#include "moira/Dialect/MoE/Utils/HiddenBlocks.h"
+
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -32,6 +34,9 @@ struct Remainder {
 /// computes; together they compute what it yields, and all that they read.
 struct ExpertPlan {
   ExpertOp expert;
+  /// Null where the hidden dimension stays in one piece.
+  const Separability *separability = nullptr;
+  int64_t hiddenBlocks = 1;
   llvm::MapVector<Value, Kernel> kernels;
   llvm::MapVector<Value, Remainder> remainders;
 

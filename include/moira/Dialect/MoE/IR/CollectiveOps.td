@@ -39,6 +39,7 @@ def MoE_ChunksOp : MoE_Op<"chunks", [Pure]> {
 def MoE_AllGatherOp : MoE_ComputeOp<"all_gather", [
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "one row from every rank";
   let description = [{
     `result[p] = operand of rank p`. For small things that ranks decide by, such
@@ -64,6 +65,7 @@ def MoE_AllGatherOp : MoE_ComputeOp<"all_gather", [
 def MoE_GatherCountsOp : MoE_ComputeOp<"gather_counts", [
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "the rows that every rank has for every expert";
   let description = [{
     `matrix[p, e] = sizes[e] of rank p`. Travels with the record by which ranks
@@ -86,14 +88,47 @@ def MoE_GatherCountsOp : MoE_ComputeOp<"gather_counts", [
   }];
 }
 
+def MoE_SlotShardsOp : MoE_ComputeOp<"slot_shards", [
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
+                              ["reifyResultShapes"]>]> {
+  let summary = "which shard of its expert stands in each slot of this rank";
+  let description = [{
+    `shards[l]` is h, 0 <= h < s, where slot l of this rank holds the unit
+    e s + h by the plan's slot table, and -1 where it holds none. What an expert
+    adds once and not in every group of shards is masked by it: slot l belongs to
+    the first group where 0 <= h < s / r.
+
+    **Constraints**
+    * slot_shards_c1: the result is `[slots]` as the placement says.
+
+    ```mlir
+    // Rank 3 of 4 has the second shard of expert 1: [1].
+    %h = moe.slot_shards
+        at <ranks = 4, experts = 2, shards = 2, copies = 2, slots = 1>
+        -> tensor<1xi32>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyNon0RankedMemRef>:$outs,
+                       MoE_PlacementAttr:$placement,
+                       OptionalAttr<I64Attr>:$layer);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `at` $placement (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
+    (`->` type($results)^)?
+  }];
+}
+
 def MoE_ReceiveSizesOp : MoE_ComputeOp<"receive_sizes", [
     AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "the rows that an exchange brings to each slot of this rank";
   let description = [{
     From the count matrix `[W, E]` and the plan's slot table: `groups [slots]`, and
-    `bound`, their sum, for chunk i of d (without `chunk`: all rows).
+    `bound`, their sum, for chunk i of d (without `chunk`: all rows). The buffer
+    form writes `groups` into `outs` and still returns `bound`, by which the memory
+    for the rows is made.
 
     **Constraints**
     * receive_sizes_c1: the matrix is `[W, E]` and `groups` is `[slots]`, as the
@@ -105,6 +140,8 @@ def MoE_ReceiveSizesOp : MoE_ComputeOp<"receive_sizes", [
     %groups, %bound = moe.receive_sizes %matrix
         at <ranks = 4, experts = 8, slots = 2> equal
         : tensor<4x8xi32> -> tensor<2xi32>, index
+    %n = moe.receive_sizes %m at <ranks = 4, experts = 8, slots = 2> equal
+        outs(%g : memref<2xi32>) : memref<4x8xi32> -> index
     ```
   }];
   let arguments = (ins
@@ -127,6 +164,7 @@ def MoE_ExchangeOp : MoE_ComputeOp<"exchange", [
     AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "bring rows to the ranks of their experts, or back";
   let description = [{
     The ragged all-to-all. `to_experts`: from rows by expert, as `moe.dispatch`
@@ -175,18 +213,23 @@ def MoE_ExchangeOp : MoE_ComputeOp<"exchange", [
 def MoE_GatherWeightsOp : MoE_ComputeOp<"gather_weights", [
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
+  let hasCanonicalizer = 1;
   let summary = "put the shards of experts together";
   let description = [{
     From this rank's shards `[slots, ...]`, copies = 0: all experts, `[E, ...]`;
     else for each slot the shards of its group. `dim` (of the operand, 1 or more)
     grows by the number of shards put together, s or s / r; without it each holder
-    has the whole expert, and only dim 0 changes. Packed weights are cut in blocks
-    in memory order, so there it is a concatenation.
+    has the whole expert, and only dim 0 changes. With `parts` the dim holds that
+    many things one after the other, such as a gate and an up projection, and the
+    shards of each are put together. Packed weights are cut in blocks in memory
+    order: after `moe-assign-layouts` every gather has dim 1 and one part, and is a
+    concatenation.
 
     **Constraints**
     * gather_weights_c1: dim 0 is slots before, E after for copies = 0, slots else.
-    * gather_weights_c2: other dims agree, but `dim`, which grows as said.
-    * gather_weights_c3: without `dim`, copies = 0.
+    * gather_weights_c2: other dims agree, but `dim`, which grows as said and is a
+      multiple of `parts`.
+    * gather_weights_c3: without `dim`, copies = 0 and there is one part.
 
     ```mlir
     %all = moe.gather_weights %w dim 1
@@ -198,6 +241,7 @@ def MoE_GatherWeightsOp : MoE_ComputeOp<"gather_weights", [
     MoE_ShapedOf<[F16, BF16, F32, F64], [2, 3, 4, 5]>:$weights,
     Variadic<AnyNon0RankedMemRef>:$outs,
     OptionalAttr<I64Attr>:$dim,
+    DefaultValuedAttr<I64Attr, "1">:$parts,
     MoE_PlacementAttr:$placement,
     OptionalAttr<I64Attr>:$layer);
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -205,6 +249,12 @@ def MoE_GatherWeightsOp : MoE_ComputeOp<"gather_weights", [
     $weights (`dim` $dim^)? `at` $placement
     (`outs` `(` $outs^ `:` type($outs) `)`)? attr-dict
     `:` type($weights) (`->` type($results)^)?
+  }];
+  let extraClassDeclaration = [{
+    /// Whether the bytes of the shards follow one another in the result.
+    bool isConcatenation() {
+      return !getDim() || (*getDim() == 1 && getParts() == 1);
+    }
   }];
 }
 

@@ -149,7 +149,9 @@ def MoE_HiddenAttr : MoE_Attr<"Hidden", "hidden"> {
     block after block, each with panels of its own, so that a shard of an expert
     is a range of memory and shards put together are the expert. Where it is `k`,
     so do the weights, and each block is one chain of the sum: the first starts
-    from the bias, the others from 0, and the blocks' results are added in order.
+    from the bias, the others from 0, and the blocks' results are added in pairs:
+    neighbours while their number is even, what is left in order. Of 6 blocks:
+    `((b0 + b1) + (b2 + b3)) + (b4 + b5)`.
 
     **Constraints**
     * hidden_c1: at least one block; the dimension is a multiple of the blocks.
@@ -204,6 +206,7 @@ def MoE_ShardAttr : MoE_Attr<"Shard", "shard"> {
 
     **Constraints**
     * shard_c1: experts, shards and parts are at least 1; `dim` is at least 0.
+    * shard_c2 (argument): it stands beside a `moe.param`.
   }];
   let parameters = (ins
     "int64_t":$experts,
@@ -213,6 +216,13 @@ def MoE_ShardAttr : MoE_Attr<"Shard", "shard"> {
     DefaultValuedParameter<"bool", "false">:$interleaved);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// How the shard is cut from one slice of the checkpoint: `dim` of the file,
+    /// where `param` may have put more parts beside this one. Null where parts of
+    /// parts take turns in one of the two only.
+    ::mlir::moe::ShardAttr getInFile(::mlir::moe::ParamAttr param,
+                                     int64_t sliceRank) const;
+  }];
 }
 
 def MoE_ParamAttr : MoE_Attr<"Param", "param"> {

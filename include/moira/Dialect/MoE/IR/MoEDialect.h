@@ -41,6 +41,10 @@ inline constexpr llvm::StringLiteral kParamAttrName = "moe.param";
 /// experts (ShardAttr).
 inline constexpr llvm::StringLiteral kShardAttrName = "moe.shard";
 
+/// Name of the argument attribute (UnitAttr) of the input that says how many
+/// tokens each block has, `tensor<Bxi32>`.
+inline constexpr llvm::StringLiteral kBlocksAttrName = "moe.blocks";
+
 /// Name of the argument attribute that says how a parameter is packed, a
 /// dictionary of `logical` (the argument's type in the program), `slices` (how
 /// many tensors of the checkpoint it is made of), `source` (the type of one of
@@ -50,9 +54,21 @@ inline constexpr llvm::StringLiteral kPackingAttrName = "moe.packing";
 /// plain chains of fused multiply-adds; the manifest names it.
 inline constexpr llvm::StringLiteral kNumericsAttrName = "moe.numerics";
 
+/// Attribute of ops of a schedule: which queue of the rank runs the op,
+/// "compute" or "communication" (StringAttr).
+inline constexpr llvm::StringLiteral kQueueAttrName = "moe.queue";
+/// Attribute of ops of a schedule: the op's place in its chunk (I64). Ops of
+/// one stage of all chunks precede those of the next in their queue.
+inline constexpr llvm::StringLiteral kStageAttrName = "moe.stage";
+
 /// Returns whether `op` stands in buffer form: it writes `outs` and has no
 /// tensor results.
 bool hasBufferForm(Operation *op);
+
+/// Whether all ranks must run `op` together, in one order: the collectives and
+/// the wait for one. Not `moe.rank` and the like, which each rank answers by
+/// itself.
+bool isCollective(Operation *op);
 
 /// Returns the type of destination `i` of a compute op: that of result `i` in
 /// tensor form, of `outs[i]` in buffer form; null when there is none.

@@ -79,6 +79,11 @@ def FormKernelsPass : Pass<"moe-form-kernels", "::mlir::func::FuncOp"> {
     does not match becomes a loop over the groups, with a missed-optimization
     remark that names the op (`--remarks-filter-missed=moe-form-kernels`).
 
+    With `hidden-blocks` the hidden dimension of an expert is cut in so many blocks
+    where it is a multiple (see `#moe.hidden`), one per shard: whether kernels or
+    loops are formed, blocks are summed in the same order. An expert of a sharded
+    program has the blocks of its shards.
+
     `disable-fusion` leaves out what it names; no result changes by a bit:
 
     | fusion | what kernels take over | without it |
@@ -115,7 +120,9 @@ def FormKernelsPass : Pass<"moe-form-kernels", "::mlir::func::FuncOp"> {
                "fusions to leave out: gather, gate-up, activation, bias, "
                "pair-weights">,
     Option<"dense", "dense", "bool", "true",
-           "form kernels of contractions outside experts">];
+           "form kernels of contractions outside experts">,
+    Option<"hiddenBlocks", "hidden-blocks", "int64_t", "1",
+           "equal blocks that the hidden dimension of experts is summed in">];
   let statistics = [
     Statistic<"numFormed", "num-formed", "grouped_matmul ops formed">,
     Statistic<"numGathers", "num-gathers", "dispatches that became gathers">,
@@ -136,9 +143,13 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     for f64), at least a vector of `lanes` columns (half of it for f64), and no more
     than the next power of two of N.
 
-    With `hidden-blocks` the hidden dimension of two products of which the second
-    reads the first's result is cut in so many blocks where it is a multiple (see
-    `#moe.hidden`): one per shard of an expert, so that all ranks agree on bits.
+    Where `moe-form-kernels` has cut the hidden dimension in blocks, each is packed
+    as a matrix of its own (see `#moe.hidden`). In a sharded program a rank has the
+    blocks of its shards (`moe.shard`), or of those that `moe.gather_weights` puts
+    together: a weight is packed shard by shard, and the gather moves packed shards.
+    The packed type so depends on the placement, not on whether rows or weights
+    travel. Other gathers become ones of whole shards in dim 1, too, and a
+    transpose.
 
     With `pairs` panels of bf16 weights that meet bf16 rows hold pairs of steps. A
     weight that some products read as `nk` and another as `kn` (its gradient) is
@@ -182,9 +193,7 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     Option<"lanes", "lanes", "int64_t", "16",
            "columns of a vector of f32">,
     Option<"pairs", "pairs", "bool", "false",
-           "pack bf16 in pairs of steps, for a target with a dot product">,
-    Option<"hiddenBlocks", "hidden-blocks", "int64_t", "1",
-           "equal blocks that the hidden dimension of experts is cut in">];
+           "pack bf16 in pairs of steps, for a target with a dot product">];
   let statistics = [
     Statistic<"numParameters", "num-parameters", "parameters packed at loading">,
     Statistic<"numStepPacks", "num-step-packs", "weights packed in every step">];

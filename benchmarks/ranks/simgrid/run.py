@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Simulates the runtime's exchanges on clusters of 64 and 512 GPUs, and writes
+docs/exchange.md's table and plot. docs/exchange.md explains both."""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import report
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+GPUS = 8  # of a node
+SOURCES = [HERE / "exchange.cpp"] + [
+    ROOT / "runtime" / name for name in (
+        "base/Status.cpp", "collective/RaggedExchange.cpp",
+        "collective/mpi/MpiLife.cpp", "collective/mpi/MpiTransport.cpp")]
+# Ranks: sends in flight per rank, sizes in bytes from each rank to each. With
+# all sends in flight the simulator's time grows with their square.
+CASES = {64: (16, [256, 1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10,
+                   256 << 10]),
+         512: (8, [256, 2 << 10, 8 << 10, 32 << 10])}
+# Only what the links and a fixed cost per message give: 0.5 us of a rank's time
+# to send and to receive each. Cross traffic (acknowledgements) is left out. A
+# look whether messages have come (MPI_Waitsome makes one per message) costs 100
+# us unless said otherwise.
+FLAGS = ["smpi/simulate-computation:no", "smpi/privatization:no",
+         "smpi/display-timing:no", "network/TCP-gamma:0",
+         "network/crosstraffic:no", "network/bandwidth-factor:1",
+         "network/latency-factor:1", "smpi/bw-factor:0:1",
+         "smpi/lat-factor:0:1", "smpi/os:0:0.5e-6:0", "smpi/or:0:0.5e-6:0",
+         "smpi/ois:0:0.5e-6:0", "smpi/test:1e-9",
+         "smpi/shared-malloc:global",
+         "smpi/send-is-detached-thresh:65536", "contexts/stack-size:512"]
+
+
+def compile_all(folder):
+    program, platform = folder / "exchange", folder / "platform.so"
+    flags = ["-std=c++17", "-O2", "-DOMPI_SKIP_MPICXX"]
+    subprocess.run(["smpicxx", *flags, "-I", ROOT / "runtime",
+                    "-I", ROOT / "runtime/include", *SOURCES, "-o", program],
+                   check=True)
+    subprocess.run(["g++", *flags, "-shared", "-fPIC", HERE / "platform.cpp",
+                    "-o", platform, "-lsimgrid"], check=True)
+    return program, platform
+
+
+def simulate(folder, program, platform, ranks, sends, sizes, limit):
+    """The lines that the program prints: dictionaries."""
+    hosts = folder / f"hosts{ranks}"
+    hosts.write_text("".join(f"node{n}-{g}\n" for n in range(ranks // GPUS)
+                             for g in range(GPUS)))
+    command = ["smpirun", "-np", str(ranks), "-hostfile", hosts,
+               "-platform", platform, *(f"--cfg={flag}" for flag in FLAGS),
+               "--log=root.thres:warning", program, str(GPUS), str(sends),
+               *map(str, sizes)]
+    environment = dict(os.environ, MOIRA_SIM_NODES=str(ranks // GPUS),
+                       MOIRA_SIM_GPUS=str(GPUS))
+    begin = time.monotonic()
+    result = subprocess.run(command, env=environment, text=True,
+                            stdout=subprocess.PIPE, timeout=limit, check=True)
+    rows = [json.loads(line) for line in result.stdout.splitlines()
+            if line.startswith("{")]
+    print(f"{ranks} ranks: {len(rows)} exchanges simulated in "
+          f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true",
+                        help="16 ranks, two sizes; prints the table only")
+    parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS",
+                        help="for each number of ranks (default: 3600)")
+    options = parser.parse_args()
+    if not shutil.which("smpicxx") or not shutil.which("smpirun"):
+        print("skipped: no SimGrid here (package libsimgrid-dev)")
+        return 77  # what ctest takes for "skipped"
+    cases = {16: (16, [1 << 10, 64 << 10])} if options.quick else CASES
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        program, platform = compile_all(folder)
+        for ranks, (sends, sizes) in cases.items():
+            rows += simulate(folder, program, platform, ranks, sends, sizes,
+                             options.limit)
+    print(report.table(rows))
+    if options.quick:
+        return 0
+    version = subprocess.run(["smpirun", "--version"], text=True,
+                             stdout=subprocess.PIPE).stdout.split("\n")[0]
+    document = {"simulator": version.strip(), "ranks_per_node": GPUS,
+                "flags": FLAGS, "exchanges": rows}
+    (ROOT / "benchmarks/results/ranks-simgrid.json").write_text(
+        json.dumps(document, indent=1) + "\n")
+    (ROOT / "docs/exchange.svg").write_text(report.plot(rows))
+    report.fill(ROOT / "docs/exchange.md", rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "collective/Collective.h"
+
+#include <algorithm>
+
+using namespace moira;
+using namespace moira::runtime;
+
+static void clear(Batch &batch) {
+  batch.sends.clear();
+  batch.receives.clear();
+}
+
+//===----------------------------------------------------------------------===//
+// AllGather, Broadcast
+//===----------------------------------------------------------------------===//
+
+/// From this number of ranks on latency counts more than copies, up to this
+/// number of bytes in all.
+static constexpr int treeRanks = 16;
+static constexpr int64_t treeBytes = int64_t(16) << 20;
+
+void AllGather::begin(int newRank, int newRanks, const void *mine,
+                      int64_t newBytes, void *newAll) {
+  rank = newRank;
+  ranks = newRanks;
+  bytes = newBytes;
+  all = static_cast<char *>(newAll);
+  ended = false;
+  copyBytes(all + rank * bytes, mine, bytes);
+  distance = ranks >= treeRanks && bytes * ranks <= treeBytes ? 1 : 0;
+  if (distance)
+    copyBytes(staging.ensure(ranks * bytes), all + rank * bytes, bytes);
+}
+
+bool AllGather::next(Batch &batch) {
+  clear(batch);
+  if (ended)
+    return false;
+  if (distance == 0) {
+    for (int d = 1; d < ranks; ++d) {
+      int to = (rank + d) % ranks, from = (rank + ranks - d) % ranks;
+      batch.sends.push_back({to, all + rank * bytes, bytes});
+      batch.receives.push_back({from, all + from * bytes, bytes});
+    }
+    ended = true;
+    return ranks > 1;
+  }
+  char *blocks = staging.ensure(ranks * bytes);
+  if (distance < ranks) {
+    int64_t size = std::min(distance, ranks - distance) * bytes;
+    batch.sends.push_back({(rank + ranks - distance) % ranks, blocks, size});
+    batch.receives.push_back(
+        {(rank + distance) % ranks, blocks + distance * bytes, size});
+    distance *= 2;
+    return true;
+  }
+  for (int i = 0; i < ranks; ++i)
+    copyBytes(all + (rank + i) % ranks * bytes, blocks + i * bytes, bytes);
+  ended = true;
+  return false;
+}
+
+void Broadcast::begin(int newRank, int newRanks, int newRoot, void *newData,
+                      int64_t newBytes) {
+  rank = newRank;
+  ranks = newRanks;
+  root = newRoot;
+  data = newData;
+  bytes = newBytes;
+  round = 0;
+}
+
+bool Broadcast::next(Batch &batch) {
+  clear(batch);
+  int place = (rank + ranks - root) % ranks;
+  // The parent is the place without the lowest bit; children add lower bits.
+  int low = place ? place & -place : 1;
+  if (!place)
+    while (low < ranks)
+      low *= 2;
+  if (round == 0 && place == 0)
+    round = 1;
+  if (round == 0)
+    batch.receives.push_back({(place - low + root) % ranks, data, bytes});
+  else if (round == 1)
+    for (int bit = low / 2; bit > 0; bit /= 2)
+      if (place + bit < ranks)
+        batch.sends.push_back({(place + bit + root) % ranks, data, bytes});
+  return round++ < 2;
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+template <typename T>
+static void combine(T *to, const T *from, int64_t count, Reduction reduction) {
+  if (reduction == Reduction::Sum)
+    for (int64_t i = 0; i < count; ++i)
+      to[i] += from[i];
+  else
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = std::max(to[i], from[i]);
+}
+
+static void combine(void *to, const void *from, int64_t count, int32_t dtype,
+                    Reduction reduction) {
+  switch (dtype) {
+  case MOIRA_F32:
+    return combine(static_cast<float *>(to), static_cast<const float *>(from),
+                   count, reduction);
+  case MOIRA_F64:
+    return combine(static_cast<double *>(to), static_cast<const double *>(from),
+                   count, reduction);
+  case MOIRA_I32:
+    return combine(static_cast<int32_t *>(to),
+                   static_cast<const int32_t *>(from), count, reduction);
+  default:
+    return combine(static_cast<int64_t *>(to),
+                   static_cast<const int64_t *>(from), count, reduction);
+  }
+}
+
+/// Bytes of an element; 0 where reductions do not know the type.
+static int64_t reducible(int32_t dtype) {
+  switch (dtype) {
+  case MOIRA_F32:
+  case MOIRA_I32:
+    return 4;
+  case MOIRA_F64:
+  case MOIRA_I64:
+    return 8;
+  default:
+    return 0;
+  }
+}
+
+static Status checkReducible(int32_t dtype) {
+  if (reducible(dtype))
+    return Status();
+  return Status(
+      MOIRA_INVALID_ARGUMENT,
+      concat("reduction: expected f32, f64, i32 or i64, got type ", dtype));
+}
+
+Status ReduceScatter::begin(int newRank, int newRanks, const void *newIn,
+                            void *newOut, int64_t newCount, int32_t newDtype,
+                            Reduction newReduction, int64_t stagingBytes) {
+  MOIRA_RETURN_IF_ERROR(checkReducible(newDtype));
+  rank = newRank;
+  ranks = newRanks;
+  in = static_cast<const char *>(newIn);
+  out = static_cast<char *>(newOut);
+  count = newCount;
+  dtype = newDtype;
+  reduction = newReduction;
+  done = 0;
+  waiting = false;
+  block = std::clamp<int64_t>(stagingBytes / ranks / reducible(dtype), 1,
+                              std::max<int64_t>(count, 1));
+  return Status();
+}
+
+bool ReduceScatter::next(Batch &batch) {
+  clear(batch);
+  int64_t size = reducible(dtype);
+  char *parts = staging.ensure(ranks * block * size);
+  if (waiting) {
+    int64_t n = std::min(block, count - done);
+    char *result = out + done * size;
+    for (int p = 0; p < ranks; ++p) {
+      const char *part = p == rank ? in + (rank * count + done) * size
+                                   : parts + p * block * size;
+      if (p == 0)
+        copyBytes(result, part, n * size);
+      else
+        combine(result, part, n, dtype, reduction);
+    }
+    done += n;
+  }
+  waiting = done < count;
+  if (!waiting)
+    return false;
+  int64_t bytes = std::min(block, count - done) * size;
+  for (int d = 1; d < ranks; ++d) {
+    int to = (rank + d) % ranks, from = (rank + ranks - d) % ranks;
+    batch.sends.push_back(
+        {to, const_cast<char *>(in) + (to * count + done) * size, bytes});
+    batch.receives.push_back({from, parts + from * block * size, bytes});
+  }
+  return true;
+}
+
+Status AllReduce::begin(int newRank, int newRanks, void *newData,
+                        int64_t newCount, int32_t newDtype,
+                        Reduction newReduction, int64_t stagingBytes) {
+  MOIRA_RETURN_IF_ERROR(checkReducible(newDtype));
+  rank = newRank;
+  ranks = newRanks;
+  data = static_cast<char *>(newData);
+  count = newCount;
+  dtype = newDtype;
+  reduction = newReduction;
+  done = 0;
+  stage = 0;
+  // All ranks' shares of one part are staged: together as much as the block.
+  block = std::clamp<int64_t>(stagingBytes / reducible(dtype), ranks,
+                              std::max<int64_t>(count, ranks));
+  return Status();
+}
+
+AllReduce::Part AllReduce::part(int r) const {
+  int64_t n = std::min(block, count - done);
+  int64_t begin = n * r / ranks;
+  return {done + begin, n * (r + 1) / ranks - begin};
+}
+
+bool AllReduce::next(Batch &batch) {
+  clear(batch);
+  if (ranks == 1)
+    return false;
+  int64_t size = reducible(dtype);
+  if (stage == 2) {
+    done += std::min(block, count - done);
+    stage = 0;
+  }
+  if (done >= count)
+    return false;
+  Part mine = part(rank);
+  int64_t room = (std::min(block, count - done) + ranks - 1) / ranks * size;
+  char *parts = staging.ensure(room * ranks);
+  if (stage == 1) {
+    char *result = data + mine.begin * size;
+    copyBytes(parts + rank * room, result, mine.count * size);
+    for (int p = 0; p < ranks; ++p)
+      if (p == 0)
+        copyBytes(result, parts, mine.count * size);
+      else
+        combine(result, parts + p * room, mine.count, dtype, reduction);
+  }
+  for (int d = 1; d < ranks; ++d) {
+    int to = (rank + d) % ranks, from = (rank + ranks - d) % ranks;
+    Part theirs = part(stage == 0 ? to : from);
+    char *place = data + theirs.begin * size;
+    if (stage == 0) {
+      batch.sends.push_back({to, place, theirs.count * size});
+      batch.receives.push_back({from, parts + from * room, mine.count * size});
+    } else {
+      batch.sends.push_back({to, data + mine.begin * size, mine.count * size});
+      batch.receives.push_back({from, place, theirs.count * size});
+    }
+  }
+  ++stage;
+  return true;
+}

@@ -1,0 +1,72 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "collective/Performer.h"
+
+using namespace moira;
+using namespace moira::runtime;
+
+Status Performer::exchange(const Request &request, Carrier &carrier) {
+  const moira_exchange &exchange = request.exchange;
+  MOIRA_RETURN_IF_ERROR(
+      placement.set(exchange.placement, request.plan, members.size()));
+  MOIRA_RETURN_IF_ERROR(layout.set(exchange, placement, members.groups()));
+  rowPieces(exchange, layout, members.rank, members.size(), pieces);
+  TrafficTag tag;
+  tag.kind = exchange.direction == MOIRA_TO_EXPERTS ? TrafficKind::RowsToExperts
+                                                    : TrafficKind::RowsToTokens;
+  tag.layer = exchange.layer;
+  if (request.plan.exchange == 1 &&
+      HierarchicalExchange::applies(members.size(), members.ranksPerNode)) {
+    flows.set(exchange, layout);
+    hierarchical.begin(members.rank, members.size(), members.ranksPerNode,
+                       pieces, flows, stagingBytes);
+    return carrier.run(hierarchical, members, tag);
+  }
+  linear.begin(members.rank, pieces);
+  return carrier.run(linear, members, tag);
+}
+
+Status Performer::gatherWeights(const Request &request, Carrier &carrier) {
+  const moira_gather &gather = request.gather;
+  MOIRA_RETURN_IF_ERROR(
+      placement.set(gather.placement, request.plan, members.size()));
+  MOIRA_RETURN_IF_ERROR(weightPieces(gather, placement, members.rank, pieces));
+  linear.begin(members.rank, pieces);
+  return carrier.run(linear, members,
+                     {TrafficKind::Weights, gather.layer, gather.parameter});
+}
+
+Status Performer::allGather(const Request &request, Carrier &carrier) {
+  gathering.begin(members.rank, members.size(), request.in, request.bytes,
+                  request.out);
+  return carrier.run(gathering, members, TrafficTag());
+}
+
+Status Performer::perform(const Request &request, Carrier &carrier) {
+  auto run = [&](Collective &collective) {
+    return carrier.run(collective, members, TrafficTag());
+  };
+  switch (request.kind) {
+  case Request::Kind::Exchange:
+    return exchange(request, carrier);
+  case Request::Kind::GatherWeights:
+    return gatherWeights(request, carrier);
+  case Request::Kind::Broadcast:
+    broadcasting.begin(members.rank, members.size(), request.root, request.out,
+                       request.bytes);
+    return run(broadcasting);
+  case Request::Kind::AllReduce:
+    MOIRA_RETURN_IF_ERROR(allReducing.begin(
+        members.rank, members.size(), request.out, request.count, request.dtype,
+        request.reduction, stagingBytes));
+    return run(allReducing);
+  case Request::Kind::ReduceScatter:
+    MOIRA_RETURN_IF_ERROR(reduceScattering.begin(
+        members.rank, members.size(), request.in, request.out, request.count,
+        request.dtype, request.reduction, stagingBytes));
+    return run(reduceScattering);
+  default:
+    return allGather(request, carrier);
+  }
+}

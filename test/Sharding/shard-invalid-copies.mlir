@@ -1,0 +1,126 @@
+// RUN: moira-opt %s --moe-shard="ranks=4 r=2" -split-input-file -verify-diagnostics
+
+// Two shards of each expert, rows that travel twice.
+
+func.func @parameter_after(%x: tensor<?x8xf32>, %logits: tensor<?x2xf32>,
+    %g: tensor<2x16x8xf32> {moe.param = #moe.param<"gate{}">},
+    %d: tensor<2x6x16xf32> {moe.param = #moe.param<"down{}">},
+    %b: tensor<2x6xf32> {moe.param = #moe.param<"bias{}">}) -> tensor<?x6xf32> {
+  %ids, %weights = moe.gate %logits router<>
+      : tensor<?x2xf32> -> tensor<?x1xi32>, tensor<?x1xf32>
+  %counts = moe.count %ids : tensor<?x1xi32> -> tensor<2xi32>
+  %slots, %sizes, %bound = moe.assign %ids choice_major counts(%counts : tensor<2xi32>)
+      : tensor<?x1xi32> -> tensor<?x1xi32>, tensor<2xi32>, index
+  %rows = moe.dispatch %x, %slots, %sizes, %bound
+      : tensor<?x8xf32>, tensor<?x1xi32>, tensor<2xi32> -> tensor<?x8xf32>
+  %y = moe.expert rows(%rows : tensor<?x8xf32>) groups(%sizes : tensor<2xi32>)
+      per_expert(%g, %d, %b : tensor<2x16x8xf32>, tensor<2x6x16xf32>, tensor<2x6xf32>) -> tensor<?x6xf32> {
+  ^bb0(%r: tensor<?x8xf32>, %ge: tensor<16x8xf32>, %de: tensor<6x16xf32>, %be: tensor<6xf32>):
+    %i0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %n = tensor.dim %r, %i0 : tensor<?x8xf32>
+    %e = tensor.empty(%n) : tensor<?x16xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %a = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%r, %ge : tensor<?x8xf32>, tensor<16x8xf32>) outs(%z : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %h = math.tanh %a : tensor<?x16xf32>
+    %e6 = tensor.empty(%n) : tensor<?x6xf32>
+    %z6 = linalg.fill ins(%zero : f32) outs(%e6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    %m = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%h, %de : tensor<?x16xf32>, tensor<6x16xf32>) outs(%z6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    // expected-error @+1 {{'linalg.broadcast' op expected sums that can be added where tokens are, for r = 2, got an expert for r = 0 or 1 only: it reads an expert's parameter after the last product}}
+    %b6 = linalg.broadcast ins(%be : tensor<6xf32>) outs(%e6 : tensor<?x6xf32>) dimensions = [0]
+    %o = arith.addf %m, %b6 : tensor<?x6xf32>
+    moe.yield %o : tensor<?x6xf32>
+  }
+  %out = moe.combine %y, %slots weights(%weights : tensor<?x1xf32>)
+      : tensor<?x6xf32>, tensor<?x1xi32> -> tensor<?x6xf32>
+  return %out : tensor<?x6xf32>
+}
+
+// -----
+
+// expected-error @+1 {{expected a grid of 4 ranks, got 8}}
+shard.grid @ranks(shape = 8)
+func.func @grid() { return }
+
+// -----
+
+func.func @one_shard(%x: tensor<?x8xf32>, %logits: tensor<?x4xf32>,
+    %g: tensor<4x16x8xf32> {moe.param = #moe.param<"gate{}">},
+    %d: tensor<4x6x16xf32> {moe.param = #moe.param<"down{}">}) -> tensor<?x6xf32> {
+  %ids, %weights = moe.gate %logits router<>
+      : tensor<?x4xf32> -> tensor<?x1xi32>, tensor<?x1xf32>
+  %counts = moe.count %ids : tensor<?x1xi32> -> tensor<4xi32>
+  %slots, %sizes, %bound = moe.assign %ids choice_major counts(%counts : tensor<4xi32>)
+      : tensor<?x1xi32> -> tensor<?x1xi32>, tensor<4xi32>, index
+  %rows = moe.dispatch %x, %slots, %sizes, %bound
+      : tensor<?x8xf32>, tensor<?x1xi32>, tensor<4xi32> -> tensor<?x8xf32>
+  // expected-error @+1 {{'moe.expert' op expected r = 0 or a divisor of 1 shards of an expert, got 2}}
+  %y = moe.expert rows(%rows : tensor<?x8xf32>) groups(%sizes : tensor<4xi32>)
+      per_expert(%g, %d : tensor<4x16x8xf32>, tensor<4x6x16xf32>) -> tensor<?x6xf32> {
+  ^bb0(%r: tensor<?x8xf32>, %ge: tensor<16x8xf32>, %de: tensor<6x16xf32>):
+    %i0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %n = tensor.dim %r, %i0 : tensor<?x8xf32>
+    %e = tensor.empty(%n) : tensor<?x16xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %a = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%r, %ge : tensor<?x8xf32>, tensor<16x8xf32>) outs(%z : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %h = math.tanh %a : tensor<?x16xf32>
+    %e6 = tensor.empty(%n) : tensor<?x6xf32>
+    %z6 = linalg.fill ins(%zero : f32) outs(%e6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    %m = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%h, %de : tensor<?x16xf32>, tensor<6x16xf32>) outs(%z6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    moe.yield %m : tensor<?x6xf32>
+  }
+  %out = moe.combine %y, %slots weights(%weights : tensor<?x1xf32>)
+      : tensor<?x6xf32>, tensor<?x1xi32> -> tensor<?x6xf32>
+  return %out : tensor<?x6xf32>
+}
+
+// -----
+
+func.func @other_shards(%x: tensor<?x8xf32>, %logits: tensor<?x2xf32>,
+    %g: tensor<2x16x8xf32> {moe.param = #moe.param<"gate{}">},
+    %d: tensor<2x6x16xf32> {moe.param = #moe.param<"down{}">}) -> tensor<?x6xf32> {
+  %ids, %weights = moe.gate %logits router<>
+      : tensor<?x2xf32> -> tensor<?x1xi32>, tensor<?x1xf32>
+  %counts = moe.count %ids : tensor<?x1xi32> -> tensor<2xi32>
+  %slots, %sizes, %bound = moe.assign %ids choice_major counts(%counts : tensor<2xi32>)
+      : tensor<?x1xi32> -> tensor<?x1xi32>, tensor<2xi32>, index
+  %rows = moe.dispatch %x, %slots, %sizes, %bound
+      : tensor<?x8xf32>, tensor<?x1xi32>, tensor<2xi32> -> tensor<?x8xf32>
+  // expected-note @+1 {{as many experts as ranks need no shards: 2 experts, 4 ranks}}
+  %y = moe.expert rows(%rows : tensor<?x8xf32>) groups(%sizes : tensor<2xi32>)
+      per_expert(%g, %d : tensor<2x16x8xf32>, tensor<2x6x16xf32>) -> tensor<?x6xf32> {
+  ^bb0(%r: tensor<?x8xf32>, %ge: tensor<16x8xf32>, %de: tensor<6x16xf32>):
+    %i0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %n = tensor.dim %r, %i0 : tensor<?x8xf32>
+    %e = tensor.empty(%n) : tensor<?x16xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %a = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%r, %ge : tensor<?x8xf32>, tensor<16x8xf32>) outs(%z : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %e1 = tensor.empty(%n) : tensor<?xf32>
+    %z1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<?xf32>) -> tensor<?xf32>
+    // expected-error @+1 {{got none: it reduces over the hidden dimension}}
+    %s = linalg.reduce { arith.addf } ins(%a : tensor<?x16xf32>) outs(%z1 : tensor<?xf32>) dimensions = [1]
+    %b = linalg.broadcast ins(%s : tensor<?xf32>) outs(%e : tensor<?x16xf32>) dimensions = [1]
+    %h = arith.divf %a, %b : tensor<?x16xf32>
+    %e6 = tensor.empty(%n) : tensor<?x6xf32>
+    %z6 = linalg.fill ins(%zero : f32) outs(%e6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    %m = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
+        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
+        ins(%h, %de : tensor<?x16xf32>, tensor<6x16xf32>) outs(%z6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    moe.yield %m : tensor<?x6xf32>
+  }
+  %out = moe.combine %y, %slots weights(%weights : tensor<?x1xf32>)
+      : tensor<?x6xf32>, tensor<?x1xi32> -> tensor<?x6xf32>
+  return %out : tensor<?x6xf32>
+}

@@ -1,0 +1,217 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "RankOptions.h"
+
+#include "support/CommandLine.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+#include <cmath>
+
+using namespace moira;
+using namespace moira::tools;
+namespace cl = llvm::cl;
+
+/// More ranks than this is a mistake in an option.
+static constexpr int64_t maxRanks = 65536;
+
+RankCommandLine::RankCommandLine(cl::OptionCategory &category)
+    : ranks("ranks", cl::value_desc("number"), cl::cat(category),
+            cl::desc("Ranks to run on: threads of this process, or the "
+                     "processes that mpirun, srun or torchrun started "
+                     "(default: as many as those, or as the bundle was "
+                     "compiled for, or 1)")),
+      ranksPerNode("ranks-per-node", cl::init("0"), cl::value_desc("number"),
+                   cl::cat(category),
+                   cl::desc("Neighbours that form a node (default: not "
+                            "described)")),
+      copies("r", cl::init("1"), cl::value_desc("number"), cl::cat(category),
+             cl::desc("How often rows travel: 0 gathers weights instead, else "
+                      "a divisor of the ranks that share an expert (default: "
+                      "1)")),
+      degree("degree", cl::init("1"), cl::value_desc("number"),
+             cl::cat(category),
+             cl::desc("Chunks of exchange and experts that overlap, with "
+                      "--schedule equal (default: 1)")),
+      exchange("exchange", cl::init("linear"),
+               cl::value_desc("linear|hierarchical"), cl::cat(category),
+               cl::desc("How rows travel: directly (default), or through a "
+                        "node's ranks")),
+      schedule("schedule", cl::init("equal"), cl::value_desc("equal|groups"),
+               cl::cat(category),
+               cl::desc("How exchanges are cut: in --degree equal chunks "
+                        "(default), or by groups of ranks")),
+      clock("clock", cl::init("real"), cl::value_desc("real|virtual"),
+            cl::cat(category),
+            cl::desc("virtual: times as if every rank had a processor and the "
+                     "links of --topology (default: real)")),
+      topology("topology", cl::value_desc("file"), cl::cat(category),
+               cl::desc("Links between ranks, for --clock virtual: JSON")),
+      trace("trace", cl::value_desc("file"), cl::cat(category),
+            cl::desc("Write what each rank did when: JSON for Perfetto and "
+                     "chrome://tracing")),
+      timeout("timeout", cl::init("60"), cl::value_desc("seconds"),
+              cl::cat(category),
+              cl::desc("How long a rank waits for another (default: 60)")),
+      slotTable("slot-table", cl::value_desc("file|permuted:seed"),
+                cl::cat(category),
+                cl::desc("Which unit (expert * shards + shard) stands in "
+                         "which slot: JSON, a list of units for each rank, -1 "
+                         "for none; or a random permutation (default: unit u "
+                         "in slot u)")),
+      spareSlots("spare-slots", cl::init("0"), cl::value_desc("number"),
+                 cl::cat(category),
+                 cl::desc("Slots of each rank beyond those that the experts "
+                          "need (default: 0)")),
+      hiddenBlocks("hidden-blocks", cl::value_desc("number"), cl::cat(category),
+                   cl::desc("Blocks that the hidden dimension of experts is "
+                            "summed in; runs with the same number agree bit "
+                            "for bit (default: the ranks that share an "
+                            "expert)")),
+      communicator("communicator", cl::init("auto"),
+                   cl::value_desc("inprocess|mpi|nccl|tcp|auto"),
+                   cl::cat(category),
+                   cl::desc("What carries messages (default: auto, threads of "
+                            "this process or what the launcher offers)")) {}
+
+static llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
+                            const llvm::Twine &got) {
+  return llvm::createStringError("--" + option + ": expected " + what +
+                                 ", got '" + got + "'");
+}
+
+template <typename T>
+static llvm::Error readInto(T &field, const cl::opt<std::string> &option,
+                            int64_t least, int64_t most) {
+  if (option.empty())
+    return llvm::Error::success();
+  llvm::Expected<int64_t> number =
+      readNumber(option.ArgStr, option.getValue(), least, most);
+  if (!number)
+    return number.takeError();
+  field = *number;
+  return llvm::Error::success();
+}
+
+/// The place of the option's value among the words.
+static llvm::Expected<int> readWord(const cl::opt<std::string> &option,
+                                    llvm::ArrayRef<llvm::StringRef> words) {
+  auto found = llvm::find(words, option.getValue());
+  if (found != words.end())
+    return found - words.begin();
+  return expected(option.ArgStr, llvm::join(words, ", "), option.getValue());
+}
+
+llvm::Expected<std::vector<int64_t>>
+tools::parseTokenList(llvm::StringRef text) {
+  std::vector<int64_t> tokens;
+  int64_t all = 0;
+  for (llvm::StringRef item : llvm::split(text, ',')) {
+    int64_t &number = tokens.emplace_back();
+    if (item.getAsInteger(10, number) || number < 0 ||
+        __builtin_add_overflow(all, number, &all))
+      return expected("tokens", "a number, or one of 0 or more for each rank",
+                      text);
+  }
+  return tokens;
+}
+
+static llvm::Error readNumbers(const RankCommandLine &line,
+                               RankOptions &options) {
+  if (llvm::Error error = readInto(options.ranks, line.ranks, 1, maxRanks))
+    return error;
+  if (llvm::Error error =
+          readInto(options.ranksPerNode, line.ranksPerNode, 0, maxRanks))
+    return error;
+  if (llvm::Error error = readInto(options.copies, line.copies, 0, maxRanks))
+    return error;
+  if (llvm::Error error = readInto(options.degree, line.degree, 1, 4096))
+    return error;
+  if (llvm::Error error =
+          readInto(options.spareSlots, line.spareSlots, 0, maxRanks))
+    return error;
+  if (llvm::Error error =
+          readInto(options.hiddenBlocks, line.hiddenBlocks, 1, maxRanks))
+    return error;
+  if (!llvm::to_float(line.timeout.getValue(), options.timeoutSeconds) ||
+      !(options.timeoutSeconds > 0) || std::isinf(options.timeoutSeconds))
+    return expected("timeout", "seconds above 0", line.timeout.getValue());
+  return llvm::Error::success();
+}
+
+static llvm::Error readWords(const RankCommandLine &line,
+                             RankOptions &options) {
+  llvm::Expected<int> exchange =
+      readWord(line.exchange, {"linear", "hierarchical"});
+  if (!exchange)
+    return exchange.takeError();
+  options.exchange = *exchange;
+  llvm::Expected<int> schedule = readWord(line.schedule, {"equal", "groups"});
+  if (!schedule)
+    return schedule.takeError();
+  options.schedule =
+      *schedule == 0 ? mlir::moe::Schedule::Equal : mlir::moe::Schedule::Groups;
+  llvm::Expected<int> clock = readWord(line.clock, {"real", "virtual"});
+  if (!clock)
+    return clock.takeError();
+  options.virtualClock = *clock == 1;
+  llvm::Expected<int> carrier =
+      readWord(line.communicator, {"inprocess", "mpi", "nccl", "tcp", "auto"});
+  if (!carrier)
+    return carrier.takeError();
+  options.communicator = line.communicator;
+  return llvm::Error::success();
+}
+
+/// A file that can be read or, of another kind of mistake, a seed.
+static llvm::Error readSlotTable(const RankCommandLine &line,
+                                 RankOptions &options) {
+  options.slotTable = line.slotTable;
+  llvm::StringRef text = options.slotTable;
+  uint64_t seed;
+  if (text.consume_front("permuted:")) {
+    if (text.getAsInteger(10, seed))
+      return expected("slot-table", "a file or permuted:SEED",
+                      options.slotTable);
+  } else if (!text.empty() && !llvm::sys::fs::exists(text)) {
+    return llvm::createStringError("--slot-table: " + text +
+                                   ": expected a file, got none");
+  }
+  return llvm::Error::success();
+}
+
+static llvm::Error checkTogether(const RankOptions &options) {
+  if (!options.topology.empty() && !options.virtualClock)
+    return llvm::createStringError(
+        "--topology: expected --clock virtual beside it, got --clock real");
+  if (!options.topology.empty() && !llvm::sys::fs::exists(options.topology))
+    return llvm::createStringError("--topology: " + options.topology +
+                                   ": expected a file, got none");
+  llvm::StringRef folder = llvm::sys::path::parent_path(options.trace);
+  if (!folder.empty() && !llvm::sys::fs::is_directory(folder))
+    return llvm::createStringError("--trace: " + options.trace +
+                                   ": expected an existing folder, got '" +
+                                   folder + "'");
+  if (!options.trace.empty() && llvm::sys::fs::is_directory(options.trace))
+    return llvm::createStringError("--trace: " + options.trace +
+                                   ": expected a file, got a folder");
+  return llvm::Error::success();
+}
+
+llvm::Error RankCommandLine::read(RankOptions &options) const {
+  if (llvm::Error error = readNumbers(*this, options))
+    return error;
+  if (llvm::Error error = readWords(*this, options))
+    return error;
+  if (llvm::Error error = readSlotTable(*this, options))
+    return error;
+  options.topology = topology;
+  options.trace = trace;
+  for (const cl::opt<std::string> *option : {&copies, &schedule, &spareSlots})
+    if (options.compiledOption.empty() && option->getNumOccurrences() > 0)
+      options.compiledOption = option->ArgStr.str();
+  return checkTogether(options);
+}

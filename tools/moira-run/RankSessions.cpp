@@ -1,0 +1,325 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "RankSessions.h"
+
+#include "Report.h"
+#include "Weights.h"
+
+#include "base/Pool.h"
+#include "support/CommandLine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+using namespace moira;
+using namespace moira::tools;
+using namespace moira::runtime;
+using std::chrono::steady_clock;
+
+/// Threads of a rank: an equal share of the processors that this process may
+/// use, unless the options say so.
+static int threadsOf(const RunOptions &options, const Grid &grid) {
+  size_t ranks = grid.local().size();
+  if (options.threads > 0 || ranks == 1)
+    return options.threads;
+  // The virtual clock counts the time of the step's own thread.
+  if (grid.isVirtual())
+    return 1;
+  int processors = Pool(0).threads();
+  return std::max<int>(1, processors / static_cast<int>(ranks));
+}
+
+llvm::Expected<std::unique_ptr<RankSessions>>
+RankSessions::create(std::shared_ptr<const Program> program,
+                     const RunOptions &options, const Grid &grid,
+                     Progress &progress) {
+  std::unique_ptr<RankSessions> made(new RankSessions(grid));
+  size_t ranks = grid.local().size();
+  for (int rank : grid.local()) {
+    SessionOptions session;
+    session.threads = threadsOf(options, grid);
+    session.memoryLimit = options.memoryLimit;
+    // Only the last step is reported.
+    session.statisticsSteps = 1;
+    session.communicator = grid.communicator(rank);
+    // One bar for all: ranks read about the same.
+    if (made->sessions.empty())
+      session.progress = [&progress](int64_t done, int64_t all) {
+        progress.update(done, all);
+      };
+    auto created = Session::create(program, session);
+    if (!created.ok())
+      return toError(created.status().within(options.program));
+    made->sessions.push_back(std::move(*created));
+  }
+  made->results.resize(ranks);
+  return made;
+}
+
+llvm::Error RankSessions::setVariant(const std::string &entry,
+                                     const std::string &variant) {
+  for (auto &session : sessions)
+    if (Status status = session->setVariant(entry, variant); !status.ok())
+      return toError(status.within("--variant"));
+  return llvm::Error::success();
+}
+
+llvm::Error RankSessions::setPlan(const PlanOptions &plan) {
+  slotTable = plan.slotTable;
+  for (auto &session : sessions)
+    if (Status status = session->setPlan(plan); !status.ok())
+      return toError(status);
+  return llvm::Error::success();
+}
+
+llvm::Expected<int64_t> RankSessions::predictPeak(const std::string &entry,
+                                                  const Inputs &inputs) const {
+  int64_t all = 0;
+  for (int rank : grid.local()) {
+    Session &session = *sessions[placeOf(rank)];
+    Result<int64_t> step = session.predictPeak(entry, inputs.viewsOf(rank));
+    if (!step.ok())
+      return toError(step.status());
+    int64_t missing =
+        weightBytes(session.manifest()) - session.memory().parameters;
+    for (int64_t part : {*step, missing})
+      if (__builtin_add_overflow(all, part, &all))
+        return INT64_MAX;
+  }
+  return all;
+}
+
+llvm::Error RankSessions::bind(const RunOptions &options) {
+  return toError(grid.agree([&](int rank) {
+    return bindWeights(*sessions[placeOf(rank)], options);
+  }));
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
+                                                      const Inputs &inputs,
+                                                      int64_t steps) {
+  std::vector<std::vector<double>> times(sessions.size());
+  Status status = grid.run([&](int rank) {
+    size_t place = placeOf(rank);
+    Session &session = *sessions[place];
+    std::vector<TensorView> views = inputs.viewsOf(rank);
+    for (int64_t i = 0; i < steps; ++i) {
+      results[place].clear();
+      if (std::shared_ptr<Communicator> group = grid.communicator(rank))
+        group->resetTraffic();
+      auto started = steady_clock::now();
+      MOIRA_RETURN_IF_ERROR(session.invoke(entry, views, results[place]));
+      double passed =
+          std::chrono::duration<double>(steady_clock::now() - started).count();
+      StepRow row = session.statistics().back();
+      times[place].push_back(grid.isVirtual() ? row.total : passed);
+      std::lock_guard<std::mutex> lock(mutex);
+      addParts(row, seconds);
+    }
+    return Status();
+  });
+  if (!status.ok())
+    return toError(status);
+  for (const std::vector<double> &other : times)
+    for (size_t i = 0; i < other.size(); ++i)
+      times[0][i] = std::max(times[0][i], other[i]);
+  return times[0];
+}
+
+//===----------------------------------------------------------------------===//
+// What happened
+//===----------------------------------------------------------------------===//
+
+/// Adds what another rank did in the same step.
+static void addStep(const StepRow &other, StepRow &sum) {
+  sum.rows += other.rows;
+  sum.total = std::max(sum.total, other.total);
+  for (size_t i = 0; i < sum.layers.size(); ++i) {
+    LayerRow &layer = sum.layers[i];
+    const LayerRow &more = other.layers[i];
+    layer.routed += more.routed;
+    layer.dropped += more.dropped;
+    // A rank without a routing has no list.
+    layer.counts.resize(std::max(layer.counts.size(), more.counts.size()));
+    layer.sizes.resize(std::max(layer.sizes.size(), more.sizes.size()));
+    for (size_t e = 0; e < more.counts.size(); ++e)
+      layer.counts[e] += more.counts[e];
+    for (size_t e = 0; e < more.sizes.size(); ++e)
+      layer.sizes[e] += more.sizes[e];
+  }
+}
+
+/// Adds the integers of a step over all processes.
+static Status sumOverProcesses(Communicator &group, StepRow &step) {
+  MOIRA_RETURN_IF_ERROR(
+      group.allReduce(&step.rows, 1, MOIRA_I64, Reduction::Sum));
+  for (LayerRow &layer : step.layers) {
+    int64_t sums[] = {layer.routed, layer.dropped};
+    int64_t experts = layer.counts.size();
+    MOIRA_RETURN_IF_ERROR(group.allReduce(sums, 2, MOIRA_I64, Reduction::Sum));
+    MOIRA_RETURN_IF_ERROR(
+        group.allReduce(&experts, 1, MOIRA_I64, Reduction::Max));
+    layer.routed = sums[0];
+    layer.dropped = sums[1];
+    layer.counts.resize(experts);
+    layer.sizes.resize(experts);
+    for (std::vector<int32_t> *list : {&layer.counts, &layer.sizes})
+      MOIRA_RETURN_IF_ERROR(
+          group.allReduce(list->data(), experts, MOIRA_I32, Reduction::Sum));
+  }
+  return Status();
+}
+
+llvm::Expected<StepRow> RankSessions::sumStep() const {
+  StepRow sum = lastStep(grid.local().front());
+  for (int rank : grid.local().drop_front())
+    addStep(lastStep(rank), sum);
+  if (grid.local().size() < size_t(grid.ranks()))
+    if (Status status =
+            sumOverProcesses(*grid.communicator(grid.local().front()), sum);
+        !status.ok())
+      return toError(status);
+  return sum;
+}
+
+/// Rows that came to the experts of a rank, from the counts of all ranks.
+int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
+  int64_t rows = 0;
+  StepRow step = lastStep(rank);
+  for (const LayerRow &row : step.layers)
+    for (const LayerSpec &layer : entry.layers) {
+      if (layer.index != row.layer || !layer.placement ||
+          layer.placement->copies == 0 || row.matrix.empty())
+        continue;
+      moira_exchange exchange{};
+      exchange.placement = {layer.placement->experts, layer.placement->shards,
+                            layer.placement->copies, layer.placement->slots};
+      exchange.direction = MOIRA_TO_EXPERTS;
+      exchange.chunks = 1;
+      exchange.counts = row.matrix.data();
+      Placement placement;
+      ExchangeLayout layout;
+      const int32_t *table = slotTable.empty() ? nullptr : slotTable.data();
+      if (placement.set(exchange.placement, table, grid.ranks()).ok() &&
+          layout.set(exchange, placement, {rank, grid.ranks(), 1}).ok())
+        rows += layout.awayRows();
+    }
+  return rows;
+}
+
+llvm::Expected<std::vector<RankFigures>>
+RankSessions::gatherFigures(const EntrySpec &entry,
+                            const Inputs &inputs) const {
+  std::vector<RankFigures> all(grid.ranks());
+  for (int rank : grid.local()) {
+    const Session &session = *sessions[placeOf(rank)];
+    RankFigures &mine = all[rank];
+    StepRow step = lastStep(rank);
+    PartSeconds parts{};
+    addParts(step, parts);
+    mine.tokens = inputs.rowsOf(rank).count;
+    mine.rowsReceived = countRows(entry, rank);
+    if (std::shared_ptr<Communicator> group = grid.communicator(rank))
+      mine.traffic = group->traffic().kinds;
+    mine.weightBytes = weightBytes(session.manifest());
+    mine.readBytes = session.readBytes();
+    mine.peakBytes = session.memory().peak;
+    mine.seconds = step.total;
+    mine.exchangeSeconds = parts[MOIRA_PART_EXCHANGE];
+  }
+  if (grid.local().size() == all.size())
+    return all;
+  int rank = grid.local().front();
+  RankFigures mine = all[rank];
+  if (Status status =
+          grid.communicator(rank)->allGather(&mine, sizeof(mine), all.data());
+      !status.ok())
+    return toError(status);
+  return all;
+}
+
+MemoryFigures RankSessions::memory() const {
+  MemoryFigures all;
+  for (const auto &session : sessions) {
+    MemoryFigures own = session->memory();
+    all.parameters += own.parameters;
+    all.workspace += own.workspace;
+    all.results += own.results;
+    all.peak += own.peak;
+    all.limit = own.limit;
+  }
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+/// Memory for the result of all tokens.
+static Result<ResultTensor> makeWhole(const ResultTensor &part,
+                                      int64_t tokens) {
+  ResultTensor whole;
+  whole.dtype = part.dtype;
+  whole.shape = part.shape;
+  whole.shape[0] = tokens;
+  std::optional<int64_t> bytes = compactBytes(whole.dtype, whole.shape);
+  if (!bytes)
+    return Status(MOIRA_OUT_OF_MEMORY, "expected results that fit 64 bits");
+  Result<Storage> storage = Storage::allocate(std::make_shared<MemoryAccount>(),
+                                              MemoryKind::Results, *bytes);
+  if (!storage.ok())
+    return storage.status();
+  whole.storage = std::make_shared<Storage>(std::move(*storage));
+  whole.data = whole.storage->data();
+  return whole;
+}
+
+llvm::Expected<std::vector<ResultTensor>>
+RankSessions::joinResults(const EntrySpec &entry, const Inputs &inputs) {
+  if (grid.ranks() == 1)
+    return results[0];
+  std::vector<ResultTensor> joined;
+  for (size_t i = 0; i < entry.results.size(); ++i) {
+    // What is not of tokens is the same on all ranks.
+    if (!hasTokens(entry.results[i])) {
+      joined.push_back(results[0][i]);
+      continue;
+    }
+    auto whole = makeWhole(results[0][i], inputs.tokens());
+    if (!whole.ok())
+      return toError(whole.status());
+    int64_t rowBytes = compactBytes(whole->dtype, whole->shape).value() /
+                       std::max<int64_t>(1, inputs.tokens());
+    auto *data = static_cast<char *>(whole->data);
+    for (int rank : grid.local()) {
+      const ResultTensor &part = results[placeOf(rank)][i];
+      Rows rows = inputs.rowsOf(rank);
+      if (part.shape[0] != rows.count)
+        return llvm::createStringError(
+            "result " + llvm::Twine(i) + ": expected the " +
+            llvm::Twine(rows.count) + " tokens of rank " + llvm::Twine(rank) +
+            ", got " + llvm::Twine(part.shape[0]));
+      if (rows.count > 0)
+        std::memcpy(data + rows.begin * rowBytes, part.data,
+                    rows.count * rowBytes);
+    }
+    if (grid.local().size() < size_t(grid.ranks())) {
+      Communicator &group = *grid.communicator(grid.local().front());
+      for (int rank = 0; rank < grid.ranks(); ++rank) {
+        Rows rows = inputs.rowsOf(rank);
+        Status status = group.broadcast(rank, data + rows.begin * rowBytes,
+                                        rows.count * rowBytes);
+        if (!status.ok())
+          return toError(status);
+      }
+    }
+    joined.push_back(std::move(*whole));
+  }
+  return joined;
+}

@@ -1,0 +1,81 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#ifndef MOIRA_TOOLS_MOIRA_RUN_RANKSESSIONS_H
+#define MOIRA_TOOLS_MOIRA_RUN_RANKSESSIONS_H
+
+#include "Grid.h"
+#include "Inputs.h"
+#include "Progress.h"
+
+#include "session/Session.h"
+
+#include <mutex>
+
+namespace moira::tools {
+
+/// What one rank did in a run. Travels between processes as it is.
+struct RankFigures {
+  int64_t tokens = 0;
+  int64_t rowsReceived = 0; ///< at its experts, its own among them
+  std::array<runtime::TrafficCount, runtime::trafficKinds> traffic{};
+  int64_t weightBytes = 0; ///< packed
+  int64_t readBytes = 0;   ///< of checkpoints
+  int64_t peakBytes = 0;
+  double seconds = 0;         ///< of the last step
+  double exchangeSeconds = 0; ///< of it, waiting for transfers
+};
+
+/// The sessions of a program on the ranks of this process: one step is a step
+/// of all of them.
+class RankSessions {
+public:
+  static llvm::Expected<std::unique_ptr<RankSessions>>
+  create(std::shared_ptr<const runtime::Program> program,
+         const RunOptions &options, const Grid &grid, Progress &progress);
+
+  /// Makes the next steps run with these.
+  llvm::Error setVariant(const std::string &entry, const std::string &variant);
+  llvm::Error setPlan(const runtime::PlanOptions &plan);
+  /// The peak of this process's ranks together, weights included.
+  llvm::Expected<int64_t> predictPeak(const std::string &entry,
+                                      const Inputs &inputs) const;
+  llvm::Error bind(const RunOptions &options);
+  /// Steps one after the other; the time of each is that of the slowest rank.
+  llvm::Expected<std::vector<double>> run(const std::string &entry,
+                                          const Inputs &inputs, int64_t steps);
+
+  /// Of the last step: what all ranks did together, by rank, and the results
+  /// of all tokens in the order of ranks. Collective among processes.
+  llvm::Expected<runtime::StepRow> sumStep() const;
+  llvm::Expected<std::vector<RankFigures>>
+  gatherFigures(const runtime::EntrySpec &entry, const Inputs &inputs) const;
+  llvm::Expected<std::vector<runtime::ResultTensor>>
+  joinResults(const runtime::EntrySpec &entry, const Inputs &inputs);
+  /// Memory of this process's ranks together.
+  runtime::MemoryFigures memory() const;
+  /// Seconds of all steps by part, of this process's ranks together.
+  const runtime::PartSeconds &parts() const { return seconds; }
+  void forgetParts() { seconds.fill(0); }
+  int threads() const { return sessions.front()->threads(); }
+
+private:
+  RankSessions(const Grid &grid) : grid(grid) {}
+
+  size_t placeOf(int rank) const { return rank - grid.local().front(); }
+  runtime::StepRow lastStep(int rank) const {
+    return sessions[placeOf(rank)]->statistics().back();
+  }
+  int64_t countRows(const runtime::EntrySpec &entry, int rank) const;
+
+  const Grid &grid;
+  std::vector<std::unique_ptr<runtime::Session>> sessions;
+  std::vector<std::vector<runtime::ResultTensor>> results; ///< by session
+  std::vector<int32_t> slotTable;
+  runtime::PartSeconds seconds{};
+  mutable std::mutex mutex; ///< of `seconds`
+};
+
+} // namespace moira::tools
+
+#endif // MOIRA_TOOLS_MOIRA_RUN_RANKSESSIONS_H
