@@ -78,7 +78,7 @@ static void buildKernels(OpPassManager &manager,
     return;
   }
   moe::FormKernelsPassOptions kernels;
-  kernels.hiddenBlocks = options.hiddenBlocks;
+  kernels.hiddenBlocks = std::max<int64_t>(1, options.hiddenBlocks);
   for (std::string &name : moe::getFusionNames(options.disabledFusions))
     kernels.disableFusion.push_back(std::move(name));
   manager.addNestedPass<func::FuncOp>(moe::createFormKernelsPass(kernels));
