@@ -45,9 +45,11 @@ func.func @main(%rows: tensor<?x8xf32>, %sizes: tensor<4xi32>)" +
     %zero = arith.constant 0.0 : f32
     %n = tensor.dim %r, %c0 : tensor<?x8xf32>
     %e16 = tensor.empty(%n) : tensor<?x16xf32>
-    %z16 = linalg.fill ins(%zero : f32) outs(%e16 : tensor<?x16xf32>) -> tensor<?x16xf32>
+    %z16 = linalg.fill ins(%zero : f32)
+        outs(%e16 : tensor<?x16xf32>) -> tensor<?x16xf32>
     %e6 = tensor.empty(%n) : tensor<?x6xf32>
-    %z6 = linalg.fill ins(%zero : f32) outs(%e6 : tensor<?x6xf32>) -> tensor<?x6xf32>
+    %z6 = linalg.fill ins(%zero : f32)
+        outs(%e6 : tensor<?x6xf32>) -> tensor<?x6xf32>
 )" + body + R"(
     moe.yield %out : tensor<?x6xf32>
   }
@@ -90,8 +92,10 @@ TEST(Separability, FollowsAnActivation) {
 
 TEST(Separability, CutsTheFirstBiasAndKeepsTheLastWhole) {
   std::string body = R"(
-    %b0 = linalg.broadcast ins(%a1 : tensor<16xf32>) outs(%e16 : tensor<?x16xf32>) dimensions = [0]
-    %b1 = linalg.broadcast ins(%a3 : tensor<6xf32>) outs(%e6 : tensor<?x6xf32>) dimensions = [0]
+    %b0 = linalg.broadcast ins(%a1 : tensor<16xf32>)
+        outs(%e16 : tensor<?x16xf32>) dimensions = [0]
+    %b1 = linalg.broadcast ins(%a3 : tensor<6xf32>)
+        outs(%e6 : tensor<?x6xf32>) dimensions = [0]
 )";
   EXPECT_EQ(analyze({"16x8xf32", "16xf32", "6x16xf32", "6xf32"},
                     body + product("%a", "%r", "%a0", "%b0", 8, 16) + kTanh +
@@ -106,7 +110,8 @@ TEST(Separability, CutsTheFirstBiasAndKeepsTheLastWhole) {
 std::string joint(const std::string &gate, const std::string &up) {
   return R"(
     %e32 = tensor.empty(%n) : tensor<?x32xf32>
-    %z32 = linalg.fill ins(%zero : f32) outs(%e32 : tensor<?x32xf32>) -> tensor<?x32xf32>
+    %z32 = linalg.fill ins(%zero : f32)
+        outs(%e32 : tensor<?x32xf32>) -> tensor<?x32xf32>
 )" + product("%gu", "%r", "%a0", "%z32", 8, 32) +
          "    %g = tensor.extract_slice %gu" + gate +
          " : tensor<?x32xf32> to tensor<?x16xf32>\n"
@@ -136,12 +141,16 @@ TEST(Separability, FindsInterleavedParts) {
 TEST(Separability, FindsPartsOfAReshape) {
   std::string body = R"(
     %e32 = tensor.empty(%n) : tensor<?x32xf32>
-    %z32 = linalg.fill ins(%zero : f32) outs(%e32 : tensor<?x32xf32>) -> tensor<?x32xf32>
+    %z32 = linalg.fill ins(%zero : f32)
+        outs(%e32 : tensor<?x32xf32>) -> tensor<?x32xf32>
 )" + product("%gu", "%r", "%a0", "%z32", 8, 32) +
                      R"(
-    %x = tensor.expand_shape %gu [[0], [1, 2]] output_shape [%n, 16, 2] : tensor<?x32xf32> into tensor<?x16x2xf32>
-    %s = tensor.extract_slice %x[0, 0, 1] [%n, 16, 1] [1, 1, 1] : tensor<?x16x2xf32> to tensor<?x16x1xf32>
-    %h = tensor.collapse_shape %s [[0], [1, 2]] : tensor<?x16x1xf32> into tensor<?x16xf32>
+    %x = tensor.expand_shape %gu [[0], [1, 2]] output_shape [%n, 16, 2]
+        : tensor<?x32xf32> into tensor<?x16x2xf32>
+    %s = tensor.extract_slice %x[0, 0, 1] [%n, 16, 1] [1, 1, 1]
+        : tensor<?x16x2xf32> to tensor<?x16x1xf32>
+    %h = tensor.collapse_shape %s [[0], [1, 2]]
+        : tensor<?x16x1xf32> into tensor<?x16xf32>
 )" + product("%out", "%h", "%a1", "%z6", 16, 6);
   EXPECT_EQ(analyze({"32x8xf32", "6x16xf32"}, body),
             "hidden 16\n"
@@ -152,7 +161,8 @@ TEST(Separability, FindsPartsOfAReshape) {
 TEST(Separability, CutsTheLastOfThreeProducts) {
   std::string body = product("%a", "%r", "%a0", "%z16", 8, 16) + kTanh + R"(
     %e4 = tensor.empty(%n) : tensor<?x4xf32>
-    %z4 = linalg.fill ins(%zero : f32) outs(%e4 : tensor<?x4xf32>) -> tensor<?x4xf32>
+    %z4 = linalg.fill ins(%zero : f32)
+        outs(%e4 : tensor<?x4xf32>) -> tensor<?x4xf32>
 )" + product("%i", "%h", "%a1", "%z4", 16, 4) +
                      product("%out", "%i", "%a2", "%z6", 4, 6);
   EXPECT_EQ(analyze({"16x8xf32", "4x16xf32", "6x4xf32"}, body),
@@ -174,9 +184,12 @@ TEST(Separability, LetsProductsOfOneShapeStartFromOneTensor) {
 TEST(Separability, NamesAReductionOverHidden) {
   std::string body = product("%a", "%r", "%a0", "%z16", 8, 16) + R"(
     %e1 = tensor.empty(%n) : tensor<?xf32>
-    %z1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<?xf32>) -> tensor<?xf32>
-    %sum = linalg.reduce {arith.addf} ins(%a : tensor<?x16xf32>) outs(%z1 : tensor<?xf32>) dimensions = [1]
-    %b = linalg.broadcast ins(%sum : tensor<?xf32>) outs(%e16 : tensor<?x16xf32>) dimensions = [1]
+    %z1 = linalg.fill ins(%zero : f32)
+        outs(%e1 : tensor<?xf32>) -> tensor<?xf32>
+    %sum = linalg.reduce {arith.addf} ins(%a : tensor<?x16xf32>)
+        outs(%z1 : tensor<?xf32>) dimensions = [1]
+    %b = linalg.broadcast ins(%sum : tensor<?xf32>)
+        outs(%e16 : tensor<?x16xf32>) dimensions = [1]
     %h = arith.divf %a, %b : tensor<?x16xf32>
 )" + product("%out", "%h", "%a1", "%z6", 16, 6);
   EXPECT_EQ(analyze({"16x8xf32", "6x16xf32"}, body),
@@ -194,7 +207,8 @@ TEST(Separability, NamesASingleProduct) {
 TEST(Separability, NamesAParameterAfterTheLastProduct) {
   std::string body = product("%a", "%r", "%a0", "%z16", 8, 16) + kTanh +
                      product("%y", "%h", "%a1", "%z6", 16, 6) + R"(
-    %b = linalg.broadcast ins(%a2 : tensor<6xf32>) outs(%e6 : tensor<?x6xf32>) dimensions = [0]
+    %b = linalg.broadcast ins(%a2 : tensor<6xf32>)
+        outs(%e6 : tensor<?x6xf32>) dimensions = [0]
     %out = arith.addf %y, %b : tensor<?x6xf32>
 )";
   EXPECT_EQ(analyze({"16x8xf32", "6x16xf32", "6xf32"}, body),
