@@ -3,8 +3,8 @@
 //
 // A chunk's rows stand in memory that the loop allocates in each iteration. All
 // chunks are in flight at the same time, so one buffer takes them all: that of
-// chunk i begins behind the rows of the chunks before it. Sizes are asked for
-// again in each loop rather than kept: the runtime answers from counts.
+// chunk i begins behind the rows of the chunks before it. A loop before the
+// three others asks for the sizes of all chunks, so that each is computed once.
 
 #include "SplitChunks.h"
 
@@ -64,11 +64,20 @@ Value mlir::moe::detail::startExchange(OpBuilder &builder, ExchangeOp op) {
 
 namespace {
 
+/// A `moe.receive_sizes` of the loop, and what it says of all chunks.
+struct ChunkSizes {
+  ReceiveSizesOp op;
+  /// Its memory for one chunk.
+  memref::AllocOp groups;
+  /// Groups of all chunks (bytes), rows of each (memref<?xindex>), of all.
+  Value allGroups, rows, total;
+};
+
 /// Memory that the loop allocates per iteration, one for each chunk.
 struct ChunkMemory {
   memref::AllocOp alloc;
   /// The op that tells how many rows a chunk has.
-  ReceiveSizesOp sizes;
+  Operation *sizes;
   int64_t rowBytes;
   /// The bytes of all chunks.
   Value storage;
@@ -84,14 +93,20 @@ public:
 private:
   /// Plans that the memory of `memref` is kept for each chunk.
   bool keep(Value memref);
+  bool keepSizes(ReceiveSizesOp op);
   bool isOutside(Value value) { return loop.isDefinedOutsideOfLoop(value); }
   /// A constant before the loop.
   Value index(int64_t value);
   /// Where the memory of a chunk begins that has `rows` rows before it.
   Value buildBegin(const ChunkMemory &memory, Value chunk, Value rows);
   Value buildView(const ChunkMemory &memory, Value chunk, Value rows, Value n);
+  Value buildGroups(const ChunkSizes &known, Value chunk);
+  Value allocateBytes(Value bytes);
+  /// Memory for one index per chunk.
+  Value allocateNumbers();
+  void buildSizes();
   void allocate();
-  /// A loop over the chunks that carries the rows before each chunk.
+  /// A loop over the chunks that counts the rows before each chunk.
   scf::ForOp createLoop(bool counts);
   void buildStarts();
   void buildProducts();
@@ -100,7 +115,7 @@ private:
   scf::ForOp loop;
   ImplicitLocOpBuilder b;
   SmallVector<ExchangeOp> sends, backs;
-  llvm::SetVector<ReceiveSizesOp> sizes;
+  llvm::MapVector<Operation *, ChunkSizes> sizes;
   llvm::MapVector<Operation *, ChunkMemory> memories;
   /// Tickets of sends and backs, memref<?xindex>.
   SmallVector<Value> sendTickets, backTickets;
@@ -132,15 +147,25 @@ bool LoopSplitter::keep(Value memref) {
       !alloc.getSymbolOperands().empty())
     return false;
   auto source = alloc.getDynamicSizes()[0].getDefiningOp<ReceiveSizesOp>();
-  if (!source || source->getBlock() != loop.getBody() ||
-      source.getChunk() != loop.getInductionVar() ||
-      !isOutside(source.getMatrix()))
+  if (!source || !keepSizes(source))
     return false;
   int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   for (int64_t size : type.getShape().drop_front())
     bytes *= size;
-  sizes.insert(source);
   memories.insert({alloc, {alloc, source, bytes, {}}});
+  return true;
+}
+
+bool LoopSplitter::keepSizes(ReceiveSizesOp op) {
+  auto groups = op.getOuts()[0].getDefiningOp<memref::AllocOp>();
+  auto isInside = [&](Operation *user) { return loop->isAncestor(user); };
+  if (op->getBlock() != loop.getBody() ||
+      op.getChunk() != loop.getInductionVar() || !isOutside(op.getMatrix()) ||
+      !groups || !groups.getType().hasStaticShape() ||
+      !groups.getType().getLayout().isIdentity() ||
+      !llvm::all_of(groups->getUsers(), isInside))
+    return false;
+  sizes.insert({op, {op, groups, {}, {}, {}}});
   return true;
 }
 
@@ -186,35 +211,63 @@ Value LoopSplitter::buildView(const ChunkMemory &memory, Value chunk,
                                 buildBegin(memory, chunk, rows), n);
 }
 
-/// Clones a `moe.receive_sizes` that writes its groups into memory of its own.
-static ReceiveSizesOp cloneSizes(ImplicitLocOpBuilder &b, ReceiveSizesOp op) {
-  auto type = cast<MemRefType>(op.getOuts()[0].getType());
-  Value groups = memref::AllocOp::create(b, type);
-  auto clone = cast<ReceiveSizesOp>(b.clone(*op));
-  clone.getOutsMutable().assign(groups);
-  return clone;
+/// Bytes from the groups of one chunk to those of the next.
+static int64_t getGroupBytes(MemRefType type) {
+  return llvm::alignTo(type.getNumElements() * 4, kAlignment);
+}
+
+Value LoopSplitter::buildGroups(const ChunkSizes &known, Value chunk) {
+  memref::AllocOp groups = known.groups;
+  Value begin =
+      arith::MulIOp::create(b, chunk, index(getGroupBytes(groups.getType())));
+  return memref::ViewOp::create(b, groups.getType(), known.allGroups, begin,
+                                ValueRange());
+}
+
+Value LoopSplitter::allocateBytes(Value bytes) {
+  auto type = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
+  return memref::AllocOp::create(b, type, bytes,
+                                 b.getI64IntegerAttr(kAlignment));
+}
+
+Value LoopSplitter::allocateNumbers() {
+  auto type = MemRefType::get({ShapedType::kDynamic}, b.getIndexType());
+  return memref::AllocOp::create(b, type, loop.getUpperBound());
+}
+
+void LoopSplitter::buildSizes() {
+  for (auto &[op, known] : sizes) {
+    known.allGroups = allocateBytes(arith::MulIOp::create(
+        b, loop.getUpperBound(), index(getGroupBytes(known.groups.getType()))));
+    known.rows = allocateNumbers();
+  }
+  OpBuilder::InsertionGuard guard(b);
+  scf::ForOp counting = createLoop(/*counts=*/true);
+  Value chunk = counting.getInductionVar();
+  IRMapping mapping;
+  mapping.map(loop.getInductionVar(), chunk);
+  SmallVector<Value> next;
+  for (auto [entry, rows, total] :
+       llvm::zip(sizes, counting.getRegionIterArgs(), counting.getResults())) {
+    ChunkSizes &known = entry.second;
+    mapping.map(known.groups.getResult(), buildGroups(known, chunk));
+    Value n = b.clone(*known.op, mapping)->getResult(0);
+    memref::StoreOp::create(b, n, known.rows, chunk);
+    next.push_back(arith::AddIOp::create(b, rows, n));
+    known.total = total;
+  }
+  scf::YieldOp::create(b, next);
 }
 
 void LoopSplitter::allocate() {
-  llvm::SmallDenseMap<Operation *, Value> totals;
-  for (ReceiveSizesOp op : sizes) {
-    ReceiveSizesOp all = cloneSizes(b, op);
-    all.getChunkMutable().clear();
-    all.getChunksMutable().clear();
-    totals[op] = all.getResult(0);
-  }
   Value chunks = loop.getUpperBound();
-  for (auto &[op, memory] : memories) {
-    Value bytes = buildBegin(memory, chunks, totals[memory.sizes]);
-    auto type = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
-    memory.storage = memref::AllocOp::create(b, type, bytes,
-                                             b.getI64IntegerAttr(kAlignment));
-  }
-  auto type = MemRefType::get({ShapedType::kDynamic}, b.getIndexType());
+  for (auto &[op, memory] : memories)
+    memory.storage = allocateBytes(
+        buildBegin(memory, chunks, sizes.find(memory.sizes)->second.total));
   for (size_t i = 0; i < sends.size(); ++i)
-    sendTickets.push_back(memref::AllocOp::create(b, type, chunks));
+    sendTickets.push_back(allocateNumbers());
   for (size_t i = 0; i < backs.size(); ++i)
-    backTickets.push_back(memref::AllocOp::create(b, type, chunks));
+    backTickets.push_back(allocateNumbers());
 }
 
 scf::ForOp LoopSplitter::createLoop(bool counts) {
@@ -230,32 +283,26 @@ scf::ForOp LoopSplitter::createLoop(bool counts) {
 
 void LoopSplitter::buildStarts() {
   OpBuilder::InsertionGuard guard(b);
-  // Groups are of no interest yet.
-  IRMapping mapping;
-  llvm::SmallDenseMap<Operation *, Value> scratch;
-  for (ReceiveSizesOp op : sizes)
-    scratch[op] =
-        memref::AllocOp::create(b, cast<MemRefType>(op.getOuts()[0].getType()));
   scf::ForOp starts = createLoop(/*counts=*/true);
   Value chunk = starts.getInductionVar();
+  IRMapping mapping;
   mapping.map(loop.getInductionVar(), chunk);
+  llvm::SmallDenseMap<Operation *, Value> rowsBefore;
   SmallVector<Value> next;
-  for (auto [op, rows] : llvm::zip(sizes, starts.getRegionIterArgs())) {
-    auto clone = cast<ReceiveSizesOp>(b.clone(*op, mapping));
-    clone.getOutsMutable().assign(scratch[op]);
-    Value n = clone.getResult(0);
-    for (auto [send, tickets] : llvm::zip(sends, sendTickets)) {
-      Operation *alloc = send.getOuts()[0].getDefiningOp();
-      const ChunkMemory &memory = memories.find(alloc)->second;
-      if (memory.sizes != op)
-        continue;
-      mapping.map(send.getOuts()[0], buildView(memory, chunk, rows, n));
-      mapping.map(send.getBound(), n);
-      auto copy = cast<ExchangeOp>(b.clone(*send, mapping));
-      memref::StoreOp::create(b, startExchange(b, copy), tickets, chunk);
-      copy.erase();
-    }
+  for (auto [entry, rows] : llvm::zip(sizes, starts.getRegionIterArgs())) {
+    Value n = memref::LoadOp::create(b, entry.second.rows, chunk);
+    mapping.map(entry.second.op.getResult(0), n);
+    rowsBefore[entry.first] = rows;
     next.push_back(arith::AddIOp::create(b, rows, n));
+  }
+  for (auto [send, tickets] : llvm::zip(sends, sendTickets)) {
+    Value away = send.getOuts()[0];
+    const ChunkMemory &memory = memories.find(away.getDefiningOp())->second;
+    Value n = mapping.lookup(memory.sizes->getResult(0));
+    mapping.map(away, buildView(memory, chunk, rowsBefore[memory.sizes], n));
+    auto copy = cast<ExchangeOp>(b.clone(*send, mapping));
+    memref::StoreOp::create(b, startExchange(b, copy), tickets, chunk);
+    copy.erase();
   }
   scf::YieldOp::create(b, next);
 }
@@ -265,19 +312,24 @@ void LoopSplitter::buildProducts() {
   scf::ForOp products = createLoop(/*counts=*/true);
   Value chunk = products.getInductionVar();
   Block *body = products.getBody();
+  llvm::SmallDenseMap<Operation *, Value> rowsBefore;
+  SmallVector<Value> next;
+  for (auto [entry, rows] : llvm::zip(sizes, products.getRegionIterArgs())) {
+    ChunkSizes &known = entry.second;
+    Value n = memref::LoadOp::create(b, known.rows, chunk);
+    known.op.getResult(0).replaceAllUsesWith(n);
+    known.groups.replaceAllUsesWith(buildGroups(known, chunk));
+    rowsBefore[entry.first] = rows;
+    next.push_back(arith::AddIOp::create(b, rows, n));
+  }
   Operation *terminator = loop.getBody()->getTerminator();
   for (Operation &op : llvm::make_early_inc_range(*loop.getBody()))
     if (&op != terminator)
       op.moveBefore(body, body->end());
   loop.getInductionVar().replaceAllUsesWith(chunk);
-
-  llvm::SmallDenseMap<Operation *, Value> rowsBefore;
-  SmallVector<Value> next;
-  for (auto [op, rows] : llvm::zip(sizes, products.getRegionIterArgs())) {
-    rowsBefore[op] = rows;
-    next.push_back(arith::AddIOp::create(b, rows, op->getResult(0)));
-  }
+  b.setInsertionPointToEnd(body);
   scf::YieldOp::create(b, next);
+
   for (auto &[op, memory] : memories) {
     b.setInsertionPoint(op);
     Value view = buildView(memory, chunk, rowsBefore[memory.sizes],
@@ -293,8 +345,6 @@ void LoopSplitter::buildProducts() {
     b.setInsertionPoint(back);
     memref::StoreOp::create(b, startExchange(b, back), tickets, chunk);
   }
-  for (auto &[op, memory] : memories)
-    op->erase();
 }
 
 void LoopSplitter::buildWaits() {
@@ -317,12 +367,19 @@ void LoopSplitter::buildWaits() {
 
 void LoopSplitter::split() {
   b.setInsertionPoint(loop);
+  buildSizes();
   allocate();
   buildStarts();
   buildProducts();
   buildWaits();
   for (ExchangeOp back : backs)
     back.erase();
+  for (auto &[op, memory] : memories)
+    op->erase();
+  for (auto &[op, known] : sizes) {
+    op->erase();
+    known.groups.erase();
+  }
   loop.erase();
 }
 

@@ -2,12 +2,22 @@
 // RUN:     --pass-pipeline='builtin.module(func.func(moe-make-asynchronous,moe-check-schedule))' \
 // RUN:   | FileCheck %s
 
-// Three loops over the chunks. Rows of 32 bytes: chunks begin at the next multiple
-// of 64, and one more for each chunk before.
+// Sizes, then three loops over the chunks. Groups of a chunk have a line of 64
+// bytes. Rows of 32 bytes: chunks begin at the next multiple of 64, and one more
+// for each chunk before.
 // CHECK-LABEL: func.func @layer
 // CHECK-SAME: (%[[HOME:.*]]: memref<?x8xf32>, %[[BACK:.*]]: memref<?x16xf32>, %[[M:.*]]: memref<2x4xi32>,
 // CHECK: %[[D:.*]] = moe.chunks equal
-// CHECK: %[[ALL:.*]] = moe.receive_sizes %[[M]] at {{.*}} equal outs(
+// CHECK: %[[END:.*]] = arith.muli %[[D]], %c64
+// CHECK: %[[GROUPS:.*]] = memref.alloc(%[[END]]) {{.*}} : memref<?xi8>
+// CHECK: %[[NS:.*]] = memref.alloc(%[[D]]) : memref<?xindex>
+// CHECK: %[[ALL:.*]] = scf.for %[[I:.*]] = %c0 to %[[D]] step %c1 iter_args(%[[BEFORE:.*]] = %c0)
+// CHECK: %[[BEGIN:.*]] = arith.muli %[[I]], %c64
+// CHECK: %[[G:.*]] = memref.view %[[GROUPS]][%[[BEGIN]]][] : memref<?xi8> to memref<2xi32>
+// CHECK: %[[N:.*]] = moe.receive_sizes %[[M]] {{.*}} chunk(%[[I]] of %[[D]]) outs(%[[G]] : memref<2xi32>)
+// CHECK: memref.store %[[N]], %[[NS]][%[[I]]]
+// CHECK: %[[NEXT:.*]] = arith.addi %[[BEFORE]], %[[N]]
+// CHECK: scf.yield %[[NEXT]]
 // CHECK: %[[BYTES:.*]] = arith.muli %[[ALL]], %c32
 // CHECK: %[[LINES:.*]] = arith.ceildivui %[[BYTES]], %c64
 // CHECK: %[[MOST:.*]] = arith.addi %[[LINES]], %[[D]]
@@ -20,20 +30,20 @@
 // CHECK: %[[RETURNED:.*]] = memref.alloc(%[[D]]) : memref<?xindex>
 
 // CHECK: scf.for %[[I:.*]] = %c0 to %[[D]] step %c1 iter_args(%[[BEFORE:.*]] = %c0)
-// CHECK: %[[N:.*]] = moe.receive_sizes %[[M]] {{.*}} chunk(%[[I]] of %[[D]])
+// CHECK: %[[N:.*]] = memref.load %[[NS]][%[[I]]]
 // CHECK: %[[V:.*]] = memref.view %[[AWAYS]][%{{.*}}][%[[N]]] : memref<?xi8> to memref<?x8xf32>
 // CHECK: %[[T:.*]] = moe.start_exchange to_experts %[[HOME]], %[[V]], %[[M]] chunk(%[[I]] of %[[D]])
 // CHECK: memref.store %[[T]], %[[SENT]][%[[I]]]
-// CHECK: %[[NEXT:.*]] = arith.addi %[[BEFORE]], %[[N]]
-// CHECK: scf.yield %[[NEXT]]
 
 // CHECK: scf.for %[[I:.*]] = %c0 to %[[D]] step %c1 iter_args(%[[BEFORE:.*]] = %c0)
-// CHECK: %[[N:.*]] = moe.receive_sizes %[[M]] {{.*}} chunk(%[[I]] of %[[D]])
+// CHECK: %[[N:.*]] = memref.load %[[NS]][%[[I]]]
+// CHECK: %[[G:.*]] = memref.view %[[GROUPS]][%{{.*}}][] : memref<?xi8> to memref<2xi32>
+// CHECK-NOT: moe.receive_sizes
 // CHECK: %[[V:.*]] = memref.view %[[AWAYS]][%{{.*}}][%[[N]]] : memref<?xi8> to memref<?x8xf32>
 // CHECK: %[[T:.*]] = memref.load %[[SENT]][%[[I]]]
 // CHECK: moe.wait %[[T]]
 // CHECK: %[[W:.*]] = memref.view %[[OUTS]][%{{.*}}][%[[N]]] : memref<?xi8> to memref<?x16xf32>
-// CHECK: moe.grouped_matmul rows(%[[V]] {{.*}} outs(%[[W]]
+// CHECK: moe.grouped_matmul rows(%[[V]] {{.*}} groups(%[[G]] {{.*}} outs(%[[W]]
 // CHECK: %[[T:.*]] = moe.start_exchange to_tokens %[[BACK]], %[[W]], %[[M]] chunk(%[[I]] of %[[D]])
 // CHECK: memref.store %[[T]], %[[RETURNED]][%[[I]]]
 
@@ -80,7 +90,10 @@ func.func @layer(%home: memref<?x8xf32>, %back: memref<?x16xf32>,
 // Rows that come back as they went need no memory but their own.
 // CHECK-LABEL: func.func @nothing_to_do
 // CHECK: memref.alloc(%{{.*}}) {{.*}} : memref<?xi8>
-// CHECK-NOT: memref<?xi8>
+// CHECK: scf.for
+// CHECK: moe.receive_sizes
+// CHECK: memref.alloc(%{{.*}}) {{.*}} : memref<?xi8>
+// CHECK-NOT: : memref<?xi8>
 // CHECK: scf.for
 // CHECK: moe.start_exchange to_experts
 // CHECK: scf.for

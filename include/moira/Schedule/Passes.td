@@ -63,9 +63,9 @@ def MakeAsynchronousPass
   let description = [{
     On the buffer form, the last change of phase `bufferized`.
 
-    * A loop over chunks is split in three: one that starts all exchanges to the
-      experts, one that waits for a chunk, computes with it and starts its way
-      back, one that waits for those. Rows received, and results to send, of all
+    * A loop over chunks is split in four: one that asks for the sizes of all
+      chunks, one that starts all exchanges to the experts, one that waits for a
+      chunk, computes with it and starts its way back, one that waits for those. Rows received, and results to send, of all
       chunks stand in one buffer each, a chunk at a multiple of 64 bytes after the
       one before it. Tickets stand in small memrefs.
     * A gather of weights that are a parameter starts where the step begins, for a
@@ -90,19 +90,22 @@ def MakeAsynchronousPass
     ```
     becomes
     ```mlir
-    %tickets = memref.alloc(%d) : memref<?xindex>
+    %total = scf.for %i = %c0 to %d step %c1 iter_args(%rows = %c0) {
+      %g_i = memref.view %gs[...][] : memref<?xi8> to memref<2xi32>
+      %n = moe.receive_sizes %m at #p equal chunk(%i of %d) outs(%g_i) : ...
+      memref.store %n, %ns[%i]
+      ...
+    }
     %aways = memref.alloc(...) : memref<?xi8>
-    scf.for %i = %c0 to %d step %c1 iter_args(%begin = %c0) {
-      %n = moe.receive_sizes %m at #p equal chunk(%i of %d) outs(%g0) : ...
-      %away = memref.view %aways[%begin][%n] : memref<?xi8> to memref<?x8xf32>
-      %t = moe.start_exchange to_experts %rows, %away, %m chunk(%i of %d) ...
+    scf.for %i = %c0 to %d step %c1 iter_args(%rows = %c0) {
+      %away_i = memref.view %aways[...][%n_i] : memref<?xi8> to memref<?x8xf32>
+      %t = moe.start_exchange to_experts %home, %away_i, %m chunk(%i of %d) ...
       memref.store %t, %tickets[%i]
       ...
     }
-    scf.for %i = %c0 to %d step %c1 iter_args(...) {
-      %n = moe.receive_sizes %m at #p equal chunk(%i of %d) outs(%g) : ...
+    scf.for %i = %c0 to %d step %c1 iter_args(%rows = %c0) {
       moe.wait %ticket_i
-      moe.grouped_matmul rows(%away_i) groups(%g) ... outs(%out_i)
+      moe.grouped_matmul rows(%away_i) groups(%g_i) ... outs(%out_i)
       %t = moe.start_exchange to_tokens %back, %out_i, %m chunk(%i of %d) ...
       ...
     }

@@ -21,19 +21,24 @@ namespace mlir::moe {
 using namespace mlir;
 using namespace mlir::moe;
 
+/// Whether `op` belongs to an exchange.
+static bool isOfExchange(Operation *op) {
+  return isCollective(op) || isa<ReceiveSizesOp>(op);
+}
+
 /// Whether `op` is a loop that exchanges rows in chunks: its body has parts of
 /// its own.
 static bool hasParts(Operation *op) {
-  return isa<scf::ForOp>(op) && op->walk([](Operation *inner) {
-                                    return isCollective(inner)
-                                               ? WalkResult::interrupt()
-                                               : WalkResult::advance();
-                                  }).wasInterrupted();
+  auto check = [](Operation *inner) {
+    return isOfExchange(inner) ? WalkResult::interrupt()
+                               : WalkResult::advance();
+  };
+  return isa<scf::ForOp>(op) && op->walk(check).wasInterrupted();
 }
 
 /// Part of the step that `op` belongs to, -1 when it takes no time of note.
 static int64_t getPart(Operation *op) {
-  if (isCollective(op) || isa<ReceiveSizesOp>(op))
+  if (isOfExchange(op))
     return MOIRA_PART_EXCHANGE;
   if (isa<GateOp, CountOp, AssignOp, NoiseOp, CapacityOp>(op))
     return MOIRA_PART_GATE;
@@ -99,6 +104,8 @@ private:
   static bool markBlock(Block &block, Place &place) {
     bool inserted = false;
     for (Operation &op : llvm::make_early_inc_range(block)) {
+      if (op.hasTrait<OpTrait::IsTerminator>())
+        continue;
       if (hasParts(&op)) {
         // An iteration begins where the one before it ended.
         place.part = -1;

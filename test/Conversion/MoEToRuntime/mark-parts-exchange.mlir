@@ -18,7 +18,12 @@
 // CHECK: %[[EXPERT:.*]] = arith.constant 3 : i64
 // CHECK: call @moira_abi_enter(%{{.*}}, %[[EXPERT]])
 // CHECK: moe.grouped_matmul
-// CHECK: }
+// CHECK-NOT: call
+// CHECK: scf.for
+// CHECK: %[[EXCHANGE:.*]] = arith.constant 5 : i64
+// CHECK-NEXT: call @moira_abi_enter(%{{.*}}, %[[EXCHANGE]])
+// CHECK-NEXT: moe.receive_sizes
+// CHECK-NOT: call
 // CHECK: %[[COMBINE:.*]] = arith.constant 4 : i64
 // CHECK: call @moira_abi_enter(%{{.*}}, %[[COMBINE]])
 // CHECK: moe.combine
@@ -38,6 +43,10 @@ func.func @layer(%sizes: memref<4xi32>, %m: memref<2x4xi32>, %g: memref<2xi32>,
     ^bb0(%a: f32):
       moe.yield %a : f32
     }
+  }
+  scf.for %i = %c0 to %d step %c1 {
+    %n = moe.receive_sizes %m at <ranks = 2, experts = 4, slots = 2> equal chunk(%i of %d)
+        outs(%g : memref<2xi32>) {layer = 0 : i64} : memref<2x4xi32> -> index
   }
   moe.combine %x, %places outs(%out : memref<?x8xf32>) {layer = 0 : i64} : memref<?x8xf32>, memref<?x2xi32>
   return
