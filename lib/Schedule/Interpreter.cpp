@@ -58,6 +58,13 @@ LogicalResult Interpreter::runOp(Operation *op) {
             op, memory.getView(dealloc.getMemref()).region.buffer,
             "its life ends");
       })
+      .Case([&](memref::GetGlobalOp global) {
+        auto [it, isNew] = globals.try_emplace(global.getName());
+        if (isNew)
+          it->second = memory.allocate(global.getResult(), {});
+        memory.set(global.getResult(), it->second);
+        return success();
+      })
       .Case([&](ViewLikeOpInterface view) {
         runView(view);
         return success();
@@ -101,7 +108,7 @@ LogicalResult Interpreter::run(scf::ForOp loop) {
   if (!isFollowed(loop)) {
     Operation *collective = findCollective(loop);
     if (!collective)
-      return runOnce(loop);
+      return runUnknown(loop);
     InFlightDiagnostic diagnostic = collective->emitOpError(
         "expected a loop of a length that all ranks share, got another");
     diagnostic.attachNote(loop.getLoc()) << "the loop is here";
@@ -154,6 +161,42 @@ LogicalResult Interpreter::run(scf::ForOp loop) {
        llvm::zip(loop.getRegionIterArgs(), loop.getResults()))
     memory.copy(carried, result);
   timeline.setIteration(outerIteration);
+  return success();
+}
+
+LogicalResult Interpreter::runUnknown(scf::ForOp loop) {
+  // What the loop carries may be anywhere in the buffer that it starts from. If
+  // it changes buffers, it may be anywhere at all.
+  auto getBuffer = [&](Value memref) {
+    return memory.getView(memref).region.buffer;
+  };
+  auto carried = loop.getRegionIterArgs();
+  ValueRange yielded = loop.getBody()->getTerminator()->getOperands();
+  bool isKnown = true;
+  do {
+    memory.forget(loop.getInductionVar());
+    for (auto [init, argument] : llvm::zip(loop.getInits(), carried)) {
+      memory.forget(argument);
+      if (isKnown && isa<MemRefType>(argument.getType()))
+        memory.setSomewhere(argument, getBuffer(init));
+    }
+    if (failed(runBlock(*loop.getBody())))
+      return failure();
+    bool isSame =
+        llvm::all_of(llvm::zip(loop.getInits(), yielded), [&](auto pair) {
+          auto [init, value] = pair;
+          return !isa<MemRefType>(value.getType()) ||
+                 getBuffer(init) == getBuffer(value);
+        });
+    if (isSame || !isKnown)
+      break;
+    isKnown = false;
+  } while (true);
+  for (auto [init, result] : llvm::zip(loop.getInits(), loop.getResults())) {
+    memory.forget(result);
+    if (isKnown && isa<MemRefType>(result.getType()))
+      memory.setSomewhere(result, getBuffer(init));
+  }
   return success();
 }
 

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace mlir::moe::detail {
 
@@ -36,6 +37,8 @@ private:
   /// Whether each iteration is run.
   bool isFollowed(scf::ForOp loop);
   LogicalResult run(scf::ForOp loop);
+  /// Runs the body of a loop whose iterations are not followed.
+  LogicalResult runUnknown(scf::ForOp loop);
   LogicalResult run(scf::IfOp branch);
   LogicalResult run(StartExchangeOp op);
   LogicalResult run(StartGatherOp op);
@@ -52,6 +55,7 @@ private:
   int64_t chunks;
   Timeline timeline;
   Memory memory;
+  llvm::StringMap<View> globals;
   /// Buffers that the running iteration has allocated.
   SmallVector<std::pair<Operation *, Value>> *scope = nullptr;
 };

@@ -46,6 +46,13 @@ View Memory::getView(Value memref) const {
   return view;
 }
 
+void Memory::setSomewhere(Value memref, int64_t buffer) {
+  views.erase(memref);
+  View view = getView(memref);
+  view.region.buffer = buffer;
+  set(memref, view);
+}
+
 void Memory::copy(Value from, Value to) {
   if (isa<MemRefType>(from.getType()))
     views[to] = getView(from);

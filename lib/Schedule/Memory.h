@@ -40,6 +40,8 @@ public:
   Number getNumber(Value value) const { return numbers.lookup(value); }
   void set(Value value, Number number) { numbers[value] = number; }
   void set(Value value, View view) { views[value] = std::move(view); }
+  /// `memref` names some memory of `buffer`, with sizes of its type only.
+  void setSomewhere(Value memref, int64_t buffer);
   /// The memory of `memref`; any, if nothing is known.
   View getView(Value memref) const;
   /// A number, a memref or something else: whatever is known of `from`.

@@ -1020,3 +1020,25 @@ func.func @weights(%local: memref<2x8x8xf32>, %x: memref<?x8xf32>,
   moe.wait %t
   return
 }
+
+// -----
+
+// A loop that changes buffers may write into any.
+func.func @swapped(%home: memref<?x8xf32>, %away: memref<?x8xf32>,
+    %m: memref<2x4xi32>, %n: index, %other: memref<?x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %one = arith.constant 1.0 : f32
+  // expected-note @+1 {{'moe.start_exchange' starts it here}}
+  %t = moe.start_exchange to_experts %home, %away, %m chunk(%c0 of %c1)
+      at <ranks = 2, experts = 4, slots = 2> equal
+      : memref<?x8xf32>, memref<?x8xf32>, memref<2x4xi32>
+  %last:2 = scf.for %i = %c0 to %n step %c1 iter_args(%a = %other, %b = %away)
+      -> (memref<?x8xf32>, memref<?x8xf32>) {
+    // expected-error @+1 {{'memref.store' op expected a wait for the transfer that writes this memory before it is written, got none with 1 chunk}}
+    memref.store %one, %a[%c0, %c0] : memref<?x8xf32>
+    scf.yield %b, %a : memref<?x8xf32>, memref<?x8xf32>
+  }
+  moe.wait %t
+  return
+}

@@ -163,3 +163,25 @@ func.func @other_memory(%home: memref<?x8xf32>, %away: memref<?x8xf32>, %m: memr
   moe.wait %t
   return
 }
+
+// Constants, and memory that a loop hands on, are no memory in flight.
+// CHECK-LABEL: @constants_and_carried
+memref.global "private" constant @zeros : memref<4xf32> = dense<0.0>
+func.func @constants_and_carried(%home: memref<?x8xf32>, %away: memref<?x8xf32>,
+    %m: memref<2x4xi32>, %n: index, %other: memref<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %one = arith.constant 1.0 : f32
+  %t = moe.start_exchange to_experts %home, %away, %m chunk(%c0 of %c1)
+      at <ranks = 2, experts = 4, slots = 2> equal
+      : memref<?x8xf32>, memref<?x8xf32>, memref<2x4xi32>
+  %z = memref.get_global @zeros : memref<4xf32>
+  memref.copy %z, %other : memref<4xf32> to memref<4xf32>
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%o = %other) -> memref<4xf32> {
+    memref.store %one, %o[%c0] : memref<4xf32>
+    scf.yield %o : memref<4xf32>
+  }
+  memref.store %one, %last[%c0] : memref<4xf32>
+  moe.wait %t
+  return
+}
