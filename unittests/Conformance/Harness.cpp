@@ -91,6 +91,8 @@ struct Source {
     JitOptions jit;
     jit.pipeline.oracle = options.oracle;
     jit.pipeline.disabledFusions = options.disabledFusions;
+    if (!options.oracle)
+      jit.pipeline.hiddenBlocks = options.hiddenBlocks;
     jit.optLevel = options.optLevel;
     jit.cpu = options.cpu;
     return moira::compile(*module, jit);
