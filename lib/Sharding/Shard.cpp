@@ -159,6 +159,9 @@ static void rewriteNoise(OpBuilder &builder, NoiseOp op, int64_t ranks) {
 }
 
 LogicalResult Shard::shard(func::FuncOp function, int64_t count) {
+  // One rank has all tokens, so that it may mix them.
+  if (count == 1 && spare == 0)
+    return success();
   TokenAnalysis tokens;
   if (failed(tokens.run(function)))
     return failure();
@@ -182,8 +185,6 @@ LogicalResult Shard::shard(func::FuncOp function, int64_t count) {
   });
   if (isFailed)
     return failure();
-  if (count == 1 && spare == 0)
-    return success();
   if (failed(retypeParameters(function, experts)))
     return failure();
   IRRewriter rewriter(&getContext());

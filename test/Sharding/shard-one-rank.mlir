@@ -1,11 +1,19 @@
 // RUN: moira-opt %s -canonicalize -cse > %t.whole
-// RUN: moira-opt %s --moe-shard=ranks=1 -canonicalize -cse > %t.sharded
+// RUN: moira-opt %s --moe-shard="ranks=1 entry=main" -canonicalize -cse > %t.sharded
+// RUN: diff %t.whole %t.sharded
+// RUN: moira-opt %s --moe-shard="ranks=1 entry=mean" -canonicalize -cse > %t.sharded
 // RUN: diff %t.whole %t.sharded
 // RUN: moira-opt %examples/olmoe/tiny.mlir -canonicalize -cse > %t.whole
 // RUN: moira-opt %examples/olmoe/tiny.mlir --moe-shard="ranks=1 r=0" -canonicalize -cse > %t.sharded
 // RUN: diff %t.whole %t.sharded
 
-// One rank is no reason to change a program.
+// One rank is no reason to change a program, not even one that mixes tokens.
+
+func.func @mean(%x: tensor<?x8xf32>) -> tensor<8xf32> {
+  %zero = arith.constant dense<0.0> : tensor<8xf32>
+  %s = linalg.reduce { arith.addf } ins(%x : tensor<?x8xf32>) outs(%zero : tensor<8xf32>) dimensions = [0]
+  return %s : tensor<8xf32>
+}
 
 func.func @main(%x: tensor<?x8xf32>, %logits: tensor<?x2xf32>,
     %g: tensor<2x16x8xf32> {moe.param = #moe.param<"gate{}">},

@@ -7,6 +7,12 @@
 
 #include "Conformance/Harness.h"
 
+#include "moira/Pipelines/Pipelines.h"
+#include "moira/Sharding/Passes.h"
+
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 
@@ -104,5 +110,118 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{3, true}, std::pair{4, true}, std::pair{6, true},
                     std::pair{8, false}, std::pair{12, true},
                     std::pair{16, true}, std::pair{24, true}));
+
+/// An expert with a gate, a bias of each product and an activation; `start` is
+/// what its last product starts from.
+std::string expert(const std::string &start) {
+  return R"(
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+func.func @main(%x: tensor<?x8xf32>, %w: tensor<2x96x8xf32>,
+    %b: tensor<2x96xf32>, %d: tensor<2x20x48xf32>, %c: tensor<2x20xf32>,
+    %sizes: tensor<2xi32>) -> tensor<?x20xf32> {
+  %y = moe.expert rows(%x : tensor<?x8xf32>) groups(%sizes : tensor<2xi32>)
+      per_expert(%w, %b, %d, %c : tensor<2x96x8xf32>, tensor<2x96xf32>,
+        tensor<2x20x48xf32>, tensor<2x20xf32>) -> tensor<?x20xf32> {
+  ^bb0(%r: tensor<?x8xf32>, %we: tensor<96x8xf32>, %be: tensor<96xf32>,
+       %de: tensor<20x48xf32>, %ce: tensor<20xf32>):
+    %c0 = arith.constant 0 : index
+    %n = tensor.dim %r, %c0 : tensor<?x8xf32>
+    %e = tensor.empty(%n) : tensor<?x96xf32>
+    %s = linalg.broadcast ins(%be : tensor<96xf32>)
+        outs(%e : tensor<?x96xf32>) dimensions = [0]
+    %a = linalg.matmul indexing_maps = [#mk, #nk, #mn]
+        ins(%r, %we : tensor<?x8xf32>, tensor<96x8xf32>)
+        outs(%s : tensor<?x96xf32>) -> tensor<?x96xf32>
+    %g = tensor.extract_slice %a[0, 0] [%n, 48] [1, 1]
+        : tensor<?x96xf32> to tensor<?x48xf32>
+    %u = tensor.extract_slice %a[0, 48] [%n, 48] [1, 1]
+        : tensor<?x96xf32> to tensor<?x48xf32>
+    %t = math.tanh %g : tensor<?x48xf32>
+    %h = arith.mulf %t, %u : tensor<?x48xf32>
+    )" + start +
+         R"(
+    %eo = tensor.empty(%n) : tensor<?x20xf32>
+    %so = linalg.broadcast ins(%start : tensor<20xf32>)
+        outs(%eo : tensor<?x20xf32>) dimensions = [0]
+    %o = linalg.matmul indexing_maps = [#mk, #nk, #mn]
+        ins(%h, %de : tensor<?x48xf32>, tensor<20x48xf32>)
+        outs(%so : tensor<?x20xf32>) -> tensor<?x20xf32>
+    moe.yield %o : tensor<?x20xf32>
+  }
+  return %y : tensor<?x20xf32>
+})";
+}
+
+/// The program with its products cut, for the oracle.
+std::string cutHidden(const std::string &text, int64_t blocks) {
+  mlir::DialectRegistry registry;
+  moira::registerDialects(registry);
+  mlir::MLIRContext context(registry);
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+  mlir::moe::CutHiddenPassOptions options;
+  options.blocks = blocks;
+  mlir::PassManager manager(&context);
+  manager.addNestedPass<mlir::func::FuncOp>(
+      mlir::moe::createCutHiddenPass(options));
+  EXPECT_TRUE(module && succeeded(manager.run(*module)));
+  std::string printed;
+  llvm::raw_string_ostream(printed) << *module;
+  return printed;
+}
+
+TEST(HiddenBlocksOfExperts, AreTheSameInKernelsAndLoops) {
+  using mlir::moe::Fusions;
+  std::mt19937 generator{5};
+  std::uniform_real_distribution<float> draw(-1, 1);
+  auto random = [&](const std::string &name, std::vector<int64_t> shape) {
+    int64_t size = 1;
+    for (int64_t n : shape)
+      size *= n;
+    Argument argument{name, "f32", shape, {}};
+    for (int64_t i = 0; i < size; ++i)
+      argument.values.push_back(draw(generator));
+    return argument;
+  };
+  std::vector<Argument> arguments{
+      random("x", {37, 8}), random("w", {2, 96, 8}),
+      random("b", {2, 96}), random("d", {2, 20, 48}),
+      random("c", {2, 20}), {"sizes", "i32", {2}, {30.0, 7.0}}};
+  // A bias that is computed in the body keeps kernels away.
+  const std::string plain =
+      "%start = tensor.cast %ce : tensor<20xf32> to tensor<20xf32>";
+  const std::string computed = "%start = math.tanh %ce : tensor<20xf32>";
+  struct Case {
+    std::string start;
+    int64_t blocks;
+    std::vector<Fusions> disabled;
+  };
+  for (const Case &c :
+       {Case{plain, 4, {Fusions{}}},
+        Case{plain,
+             6,
+             {Fusions{}, Fusions::Activation, Fusions::Bias, Fusions::GateUp}},
+        Case{computed, 6, {Fusions{}}}}) {
+    std::string text = expert(c.start);
+    CompileOptions options;
+    options.optLevel = 1;
+    options.oracle = true;
+    Runner oracle(compileText(cutHidden(text, c.blocks), options));
+    Outputs expected = oracle.run(arguments);
+    Runner uncut(compileText(text, options));
+    EXPECT_NE(difference(expected, uncut.run(arguments)), "")
+        << "expected numbers that show the order of sums";
+    options.oracle = false;
+    options.hiddenBlocks = c.blocks;
+    for (Fusions disabled : c.disabled) {
+      options.disabledFusions = disabled;
+      Runner runner(compileText(text, options));
+      EXPECT_EQ(difference(expected, runner.run(arguments)), "")
+          << c.blocks << " blocks, without '"
+          << mlir::moe::stringifyFusions(disabled) << "', " << c.start;
+    }
+  }
+}
 
 } // namespace
