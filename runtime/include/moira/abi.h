@@ -102,8 +102,8 @@ typedef struct moira_exchange {
   int32_t schedule;          /* MOIRA_SCHEDULE_EQUAL, MOIRA_SCHEDULE_GROUPS */
   int64_t chunk, chunks;     /* which part of the rows, 0 <= chunk < chunks */
   const int32_t *counts;     /* [ranks, experts]: rows of each rank for each */
-  void *home;                /* [copies, home_rows, row]: by expert; where
-                                direction is MOIRA_TO_EXPERTS there is one copy */
+  void *home;                /* [copies, home_rows, row]: by expert; one copy
+                                where direction is MOIRA_TO_EXPERTS */
   int64_t home_rows;         /* rows from one copy to the next */
   void *away;                /* the rows of this chunk at this rank's experts */
   int64_t row_bytes;         /* 0 or more */
