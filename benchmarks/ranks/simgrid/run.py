@@ -18,6 +18,7 @@ import report
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+RESULTS = ROOT / "benchmarks/results/ranks-simgrid.json"
 GPUS = 8  # of a node
 SOURCES = [HERE / "exchange.cpp"] + [
     ROOT / "runtime" / name for name in (
@@ -74,18 +75,31 @@ def simulate(folder, program, platform, ranks, sends, sizes, limit):
     return rows
 
 
+def kept(cases):
+    """The results that a run of `cases` does not replace."""
+    if not RESULTS.exists():
+        return []
+    return [row for row in json.loads(RESULTS.read_text())["exchanges"]
+            if row["ranks"] not in cases]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true",
                         help="16 ranks, two sizes; prints the table only")
     parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS",
                         help="for each number of ranks (default: 3600)")
+    parser.add_argument("--ranks", type=int, action="append", metavar="N",
+                        choices=sorted(CASES),
+                        help="only these; the others keep their results")
     options = parser.parse_args()
     if not shutil.which("smpicxx") or not shutil.which("smpirun"):
         print("skipped: no SimGrid here (package libsimgrid-dev)")
         return 77  # what ctest takes for "skipped"
     cases = {16: (16, [1 << 10, 64 << 10])} if options.quick else CASES
-    rows = []
+    if options.ranks:
+        cases = {ranks: CASES[ranks] for ranks in options.ranks}
+    rows = kept(cases) if options.ranks else []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         program, platform = compile_all(folder)
@@ -99,8 +113,7 @@ def main():
                              stdout=subprocess.PIPE).stdout.split("\n")[0]
     document = {"simulator": version.strip(), "ranks_per_node": GPUS,
                 "flags": FLAGS, "exchanges": rows}
-    (ROOT / "benchmarks/results/ranks-simgrid.json").write_text(
-        json.dumps(document, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
     (ROOT / "docs/exchange.svg").write_text(report.plot(rows))
     report.fill(ROOT / "docs/exchange.md", rows)
     return 0
