@@ -77,7 +77,14 @@ TrafficCount Communicator::takeLayer(int64_t layer) {
   return queue->takeLayer(layer);
 }
 
+VirtualClock *Communicator::clock() const { return queue->clock(); }
+TraceRecorder *Communicator::trace() const { return queue->trace(); }
+double Communicator::endOf(int64_t ticket) const {
+  return queue->endOf(ticket);
+}
+
 Status Communicator::runNow(const Request &request) {
+  ClockPause pause(clock());
   return queue->wait(queue->submit(*performer, request));
 }
 
@@ -93,6 +100,8 @@ Status Communicator::beginStep() {
   }
   Status status = queue->poll();
   reported = !status.ok();
+  if (clock())
+    clock()->resume();
   return status;
 }
 
@@ -113,6 +122,8 @@ Status Communicator::endStep(const Status &mine) {
   queue->drain();
   Status outcome = queue->outcome();
   reported = !outcome.ok();
+  if (clock())
+    clock()->pause(); // what is between steps is free
   return outcome;
 }
 
@@ -179,6 +190,7 @@ Status Communicator::gatherCounts(int64_t layer, int64_t experts,
 Result<int64_t> Communicator::receiveSizes(const moira_plan &plan,
                                            const moira_exchange &exchange,
                                            int32_t *groupRows) {
+  ClockPause pause(clock());
   MOIRA_RETURN_IF_ERROR(placement.set(exchange.placement, plan, ranks()));
   MOIRA_RETURN_IF_ERROR(layout.set(exchange, placement, groups()));
   for (int slot = 0; slot < layout.slots(); ++slot) {
@@ -194,6 +206,7 @@ Result<int64_t> Communicator::receiveSizes(const moira_plan &plan,
 
 Result<int64_t> Communicator::exchange(const moira_plan &plan,
                                        const moira_exchange &exchange) {
+  ClockPause pause(clock());
   Request request;
   request.kind = Request::Kind::Exchange;
   request.plan = plan;
@@ -205,6 +218,7 @@ Result<int64_t> Communicator::exchange(const moira_plan &plan,
 
 Result<int64_t> Communicator::gatherWeights(const moira_plan &plan,
                                             const moira_gather &gather) {
+  ClockPause pause(clock());
   Request request;
   request.kind = Request::Kind::GatherWeights;
   request.plan = plan;
@@ -214,7 +228,10 @@ Result<int64_t> Communicator::gatherWeights(const moira_plan &plan,
                     : Result<int64_t>(ticket);
 }
 
-Status Communicator::wait(int64_t ticket) { return queue->wait(ticket); }
+Status Communicator::wait(int64_t ticket) {
+  ClockPause pause(clock());
+  return queue->wait(ticket);
+}
 
 //===----------------------------------------------------------------------===//
 // Collectives

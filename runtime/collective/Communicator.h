@@ -18,6 +18,8 @@ namespace moira::runtime {
 
 class Queue;
 class Performer;
+class TraceRecorder;
+class VirtualClock;
 
 struct CommunicatorOptions {
   /// Seconds that one operation may wait for other ranks.
@@ -28,6 +30,11 @@ struct CommunicatorOptions {
   int64_t stagingBytes = int64_t(64) << 20;
   /// Larger messages are cut.
   int64_t messageBytes = int64_t(1) << 30;
+  /// This rank's virtual clock; null: times are real. All ranks or none, in
+  /// one process.
+  std::shared_ptr<VirtualClock> clock;
+  /// Who is told what ran when; null: nobody.
+  std::shared_ptr<TraceRecorder> trace;
 };
 
 /// One rank's view of a group of ranks. All ranks call the same functions in
@@ -82,6 +89,8 @@ public:
   Result<int64_t> gatherWeights(const moira_plan &plan,
                                 const moira_gather &gather);
   Status wait(int64_t ticket);
+  /// When a request ended, in virtual seconds; one of the last 1024 that has.
+  double endOf(int64_t ticket) const;
 
   //===--- Collectives, which wait ---------------------------------------===//
 
@@ -97,6 +106,10 @@ public:
   /// negative colour. It shares this one's queue and failures, and nodes are
   /// described where each of a node's ranks has the same colour.
   Result<std::unique_ptr<Communicator>> split(int32_t colour);
+
+  /// The options' own.
+  VirtualClock *clock() const;
+  TraceRecorder *trace() const;
 
   //===--- From outside --------------------------------------------------===//
 

@@ -43,6 +43,9 @@ public:
   const Members members;
   const int64_t stagingBytes;
 
+  int64_t step = 0;  ///< of the last request, and
+  int64_t index = 0; ///< how many it has had; for the virtual network
+
   Status perform(const Request &request, Carrier &carrier);
 
 private:

@@ -13,7 +13,12 @@ using namespace moira::runtime;
 Queue::Queue(std::unique_ptr<Transport> newTransport,
              const CommunicatorOptions &options)
     : transport(std::move(newTransport)), options(options), tasks(capacity) {
-  counted.peers.resize(transport ? transport->ranks() : 1);
+  size_t ranks = transport ? transport->ranks() : 1;
+  counted.peers.resize(ranks);
+  sentTo.resize(ranks);
+  receivedFrom.resize(ranks);
+  if (options.clock)
+    ends.resize(endsKept);
   if (transport)
     thread = std::thread([this] { work(); });
 }
@@ -39,11 +44,13 @@ int64_t Queue::submit(Performer &performer, const Request &request) {
   if (!transport) {
     if (!failed) {
       lock.unlock();
-      execute({&performer, request});
+      execute({&performer, request, clock() ? clock()->seconds() : 0});
       lock.lock();
     }
     if (failed)
       return -1;
+    if (clock())
+      ends[endedCount % endsKept] = freeAt;
     ++endedCount;
     return submittedCount++;
   }
@@ -53,6 +60,7 @@ int64_t Queue::submit(Performer &performer, const Request &request) {
   Task &task = tasks[submittedCount % capacity];
   task.performer = &performer;
   task.request = request;
+  task.asked = clock() ? clock()->seconds() : 0;
   submitted.notify_one();
   return submittedCount++;
 }
@@ -67,6 +75,8 @@ Status Queue::wait(int64_t ticket) {
       return Status(MOIRA_INVALID_ARGUMENT,
                     concat("wait: expected a ticket below ", submittedCount,
                            ", got ", ticket));
+    if (clock() && ticket >= 0)
+      clock()->waitUntil(ends[ticket % endsKept]);
   }
   return failure();
 }
@@ -101,6 +111,8 @@ void Queue::work() {
       execute(task);
       lock.lock();
     }
+    if (clock())
+      ends[endedCount % endsKept] = freeAt;
     ++endedCount;
     ended.notify_all();
   }
@@ -109,12 +121,26 @@ void Queue::work() {
 void Queue::execute(const Task &task) {
   Status status;
   blamed = -1;
+  operation.sends.clear();
+  operation.roundEnds.clear();
+  sendPeers.clear();
+  receivePeers.clear();
+  begun = clock() ? std::max(freeAt, task.asked) : realSeconds();
   try {
     status = task.performer->perform(task.request, *this);
+    if (status.ok() && clock())
+      status = settle(task);
   } catch (const std::bad_alloc &) {
     status = Status(MOIRA_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception &error) {
     status = Status(MOIRA_FAILED, error.what());
+  }
+  if (status.ok() && trace()) {
+    double end = clock() ? freeAt : realSeconds();
+    trace()->add(TraceEvent{task.request.describe(), TraceQueue::Communication,
+                            begun, end});
+    traceFlows(/*sent=*/true, begun);
+    traceFlows(/*sent=*/false, end);
   }
   if (status.ok())
     return;
@@ -128,11 +154,43 @@ void Queue::execute(const Task &task) {
     known = transport->failure();
   }
   // Until then messages may still read and write the caller's memory.
-  Clock::time_point begin = Clock::now();
+  SteadyClock::time_point begin = SteadyClock::now();
   while (transport->test().ok() &&
-         Clock::now() - begin < std::chrono::seconds(5))
+         SteadyClock::now() - begin < std::chrono::seconds(5))
     transport->idle();
   learn(known.value_or(mine));
+}
+
+/// Times the request on the virtual network.
+Status Queue::settle(const Task &task) {
+  Performer &performer = *task.performer;
+  if (performer.step != steps) {
+    performer.step = steps;
+    performer.index = 0;
+  }
+  Result<double> end = clock()->network->settle(
+      {performer.members.group, performer.step, performer.index++},
+      performer.members, begun, operation,
+      [&] { return transport && transport->failure(); });
+  if (!end.ok())
+    return end.status();
+  freeAt = *end;
+  return Status();
+}
+
+/// One end of each message of the request. Messages between two ranks have
+/// numbers in their order, so both ends know the id.
+void Queue::traceFlows(bool sent, double time) {
+  for (int peer : sent ? sendPeers : receivePeers) {
+    uint64_t number = (sent ? sentTo : receivedFrom)[peer]++;
+    uint64_t from = sent ? rank() : peer, to = sent ? peer : rank();
+    trace()->add(TraceFlow{from << 52 | to << 40 | number, time, sent});
+  }
+}
+
+double Queue::endOf(int64_t ticket) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return ends.empty() || ticket < 0 ? 0 : ends[ticket % endsKept];
 }
 
 //===----------------------------------------------------------------------===//
@@ -160,6 +218,20 @@ Status Queue::run(Collective &collective, const Members &members,
         message.peer = members.ranks[message.peer];
       cutMessages(*messages, options.messageBytes);
     }
+    if (clock()) {
+      for (const Message &message : batch.sends)
+        if (message.bytes > 0)
+          operation.sends.push_back({message.peer, message.bytes});
+      operation.roundEnds.push_back(operation.sends.size());
+    }
+    if (trace()) {
+      for (const Message &message : batch.sends)
+        if (message.bytes > 0)
+          sendPeers.push_back(message.peer);
+      for (const Message &message : batch.receives)
+        if (message.bytes > 0)
+          receivePeers.push_back(message.peer);
+    }
     if (batch.sends.empty() && batch.receives.empty())
       continue;
     {
@@ -174,7 +246,7 @@ Status Queue::run(Collective &collective, const Members &members,
 
 /// Waits until the batch has completed.
 Status Queue::carry() {
-  Clock::time_point begin = Clock::now();
+  SteadyClock::time_point begin = SteadyClock::now();
   for (;;) {
     Result<bool> completed = transport->test();
     if (!completed.ok())
@@ -184,7 +256,7 @@ Status Queue::carry() {
     if (interrupted)
       return Status(MOIRA_FAILED, "interrupted");
     double seconds =
-        std::chrono::duration<double>(Clock::now() - begin).count();
+        std::chrono::duration<double>(SteadyClock::now() - begin).count();
     if (seconds > options.timeoutSeconds) {
       blamed = transport->awaited();
       return Status(MOIRA_FAILED,
@@ -241,10 +313,10 @@ Status Queue::recover() {
   if (transport) {
     if (!transport->recoverable())
       return failure();
-    Clock::time_point begin = Clock::now();
+    SteadyClock::time_point begin = SteadyClock::now();
     while (!transport->recover()) {
       double seconds =
-          std::chrono::duration<double>(Clock::now() - begin).count();
+          std::chrono::duration<double>(SteadyClock::now() - begin).count();
       if (interrupted || seconds > options.timeoutSeconds)
         return failure().within("expected all ranks to leave the failed step");
       transport->idle();

@@ -8,6 +8,8 @@
 
 #include "collective/Communicator.h"
 #include "collective/Performer.h"
+#include "collective/VirtualClock.h"
+#include "statistics/Trace.h"
 
 #include <atomic>
 #include <chrono>
@@ -56,6 +58,10 @@ public:
   Status recover();
   void interrupt() noexcept { interrupted.store(true); }
 
+  VirtualClock *clock() const { return options.clock.get(); }
+  TraceRecorder *trace() const { return options.trace.get(); }
+  double endOf(int64_t ticket);
+
   Traffic traffic();
   void resetTraffic();
   TrafficCount takeLayer(int64_t layer);
@@ -64,6 +70,7 @@ private:
   struct Task {
     Performer *performer = nullptr;
     Request request;
+    double asked = 0; ///< virtual seconds
   };
 
   Status run(Collective &collective, const Members &members,
@@ -73,16 +80,25 @@ private:
   void work();
   void execute(const Task &task);
   void learn(const Failure &failure);
-  using Clock = std::chrono::steady_clock;
+  Status settle(const Task &task);
+  void traceFlows(bool sent, double time);
+  using SteadyClock = std::chrono::steady_clock;
 
   static constexpr int64_t capacity = 256;
+  static constexpr int64_t endsKept = 1024;
 
   const std::unique_ptr<Transport> transport;
   const CommunicatorOptions options;
   std::atomic<bool> interrupted{false};
   std::atomic<int64_t> steps{0}; ///< begun
-  Batch batch;     ///< of the collective under way, in the transport's ranks
-  int blamed = -1; ///< rank that the request under way has waited for
+  Batch batch; ///< of the collective under way, in the transport's ranks
+  // With a virtual clock or a trace, of the request under way:
+  OperationTrace operation;
+  std::vector<int> sendPeers, receivePeers;   ///< of messages with bytes
+  std::vector<uint64_t> sentTo, receivedFrom; ///< messages so far, by rank
+  double begun = 0;                           ///< seconds
+  double freeAt = 0; ///< when the queue ends what it has, virtual seconds
+  int blamed = -1;   ///< rank that the request under way has waited for
 
   std::mutex mutex; ///< of what follows
   std::condition_variable submitted, ended;
@@ -91,6 +107,7 @@ private:
   int64_t endedCount = 0;
   bool stopping = false;
   std::optional<Failure> failed;
+  std::vector<double> ends; ///< ring, virtual seconds
 
   std::mutex trafficMutex;
   Traffic counted;

@@ -75,6 +75,13 @@ int32_t moira_statistics_layer(const moira_statistics *statistics,
     value.degree = found.plan.degree;
     value.exchange = found.plan.exchange;
     std::copy(found.seconds.begin(), found.seconds.end(), value.seconds);
+    value.matrix = found.matrix.data();
+    value.ranks =
+        found.counts.empty()
+            ? 0
+            : static_cast<int32_t>(found.matrix.size() / found.counts.size());
+    value.bytes_sent = found.bytesSent;
+    value.bytes_received = found.bytesReceived;
     return writeStruct(value, row);
   });
 }

@@ -3,6 +3,8 @@
 
 #include "session/StepContext.h"
 
+#include "collective/VirtualClock.h"
+
 #include <algorithm>
 #include <exception>
 #include <functional>
@@ -219,6 +221,8 @@ void StepContext::setCommunicator(std::shared_ptr<Communicator> given) {
   ctx.rank = communicator ? communicator->rank() : 0;
   ctx.ranks = communicator ? communicator->ranks() : 1;
   ctx.communicator = communicator.get();
+  steps.setClock(communicator ? communicator->clock() : nullptr);
+  steps.setTrace(communicator ? communicator->trace() : nullptr);
 }
 
 Communicator &StepContext::link() {
@@ -392,6 +396,29 @@ void *StepContext::result(int64_t index, int64_t rank, const int64_t *shape) {
   return (*results)[index].data;
 }
 
+/// Charges a loop as if each worker had a core of its own and all were even:
+/// the longest body, or the work of all in equal parts.
+void StepContext::runOnVirtualWorkers(
+    VirtualClock &clock, int64_t n, int64_t cost,
+    const std::function<void(int64_t, int64_t)> &body) {
+  std::vector<double> sums(workers()), longest(workers());
+  clock.pause();
+  pool->run(n, cost, [&](int64_t index, int64_t worker) {
+    double begin = threadCpuSeconds();
+    body(index, worker);
+    double seconds = threadCpuSeconds() - begin;
+    sums[worker] += seconds;
+    longest[worker] = std::max(longest[worker], seconds);
+  });
+  double all = 0, most = 0;
+  for (int64_t worker = 0; worker < workers(); ++worker) {
+    all += sums[worker];
+    most = std::max(most, longest[worker]);
+  }
+  clock.add(clock.scale() * std::max(most, all / workers()));
+  clock.resume();
+}
+
 void StepContext::parallelFor(moira_body body, void *captures, int64_t n,
                               int64_t cost) {
   if (!checkNotInBody("parallel_for"))
@@ -410,6 +437,9 @@ void StepContext::parallelFor(moira_body body, void *captures, int64_t n,
     body(&ctx, captures, index, worker);
     bodyContext = outer;
   };
+  VirtualClock *clock = communicator ? communicator->clock() : nullptr;
+  if (pool && clock && clock->countsCpu() && !pool->staysInline(n, cost))
+    return runOnVirtualWorkers(*clock, n, cost, run);
   if (pool)
     return pool->run(n, cost, std::ref(run)); // no copy, no allocation
   for (int64_t i = 0; i < n; ++i)

@@ -15,6 +15,7 @@
 #include "statistics/Statistics.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -68,6 +69,8 @@ private:
   void *result(int64_t index, int64_t rank, const int64_t *shape);
   Status placeResult(int64_t index, Shape shape);
   void parallelFor(moira_body body, void *captures, int64_t n, int64_t cost);
+  void runOnVirtualWorkers(VirtualClock &clock, int64_t n, int64_t cost,
+                           const std::function<void(int64_t, int64_t)> &body);
   const moira_plan *planOf(const char *function, int64_t layer);
   void note(const char *function, const Status &status);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,

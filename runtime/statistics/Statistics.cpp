@@ -29,7 +29,7 @@ std::vector<StepRow> RingSink::snapshot() const {
   return copy;
 }
 
-static double now() {
+double moira::runtime::realSeconds() {
   using namespace std::chrono;
   return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
@@ -68,9 +68,25 @@ LayerRow *StepRecorder::find(int64_t layer) {
   return nullptr;
 }
 
+/// Of what is charged now, for a trace.
+std::string StepRecorder::currentName() const {
+  static const char *const names[MOIRA_PART_COUNT] = {
+      "dense", "gate", "dispatch", "expert", "combine", "exchange"};
+  for (const LayerRow &layer : row.layers)
+    for (int part = 0; part < MOIRA_PART_COUNT; ++part)
+      if (current == &layer.seconds[part])
+        return "layer " + std::to_string(layer.layer) + " " + names[part];
+  for (int part = 0; part < MOIRA_PART_COUNT; ++part)
+    if (current == &row.seconds[part])
+      return names[part];
+  return "";
+}
+
 void StepRecorder::charge() {
   double time = now();
   *current += time - since;
+  if (trace && time > since)
+    trace->add(TraceEvent{currentName(), TraceQueue::Compute, since, time});
   since = time;
 }
 

@@ -7,6 +7,8 @@
 #define MOIRA_RUNTIME_STATISTICS_STATISTICS_H
 
 #include "moira/abi.h"
+#include "statistics/Clock.h"
+#include "statistics/Trace.h"
 
 #include <array>
 #include <cstdint>
@@ -73,6 +75,11 @@ private:
 /// Builds the row of the step that runs. One thread at a time.
 class StepRecorder {
 public:
+  /// Where times come from (null: the machine), and who is told what ran when
+  /// (null: nobody). Both outlive the recorder or the next call.
+  void setClock(Clock *newClock) { clock = newClock; }
+  void setTrace(TraceRecorder *newTrace) { trace = newTrace; }
+
   /// Starts a row, keeping the memory of the last one.
   void begin(int64_t step, int32_t entry, int32_t variant, int64_t rows,
              const std::vector<int64_t> &layers, const moira_plan *plans);
@@ -99,7 +106,12 @@ public:
 
 private:
   LayerRow *find(int64_t layer);
+  double now() const { return clock ? clock->seconds() : realSeconds(); }
   void charge();
+  std::string currentName() const;
+
+  Clock *clock = nullptr;
+  TraceRecorder *trace = nullptr;
 
   StepRow row;
   double started = 0;

@@ -216,6 +216,11 @@ typedef struct moira_layer_row {
   int32_t degree;
   int32_t exchange;
   double seconds[MOIRA_PART_COUNT];
+  int32_t ranks; /* rows of `matrix`; 0 where counts were not gathered */
+  const int32_t *matrix;  /* [ranks, experts]: rows of each rank for each;
+                             lives as long as the statistics */
+  int64_t bytes_sent;     /* to other ranks: rows and weights */
+  int64_t bytes_received; /* from them */
 } moira_layer_row;
 
 /* Copies the rows of the last steps. */
