@@ -30,16 +30,13 @@ CASES = {64: (16, [256, 1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10,
                    256 << 10]),
          512: (8, [256, 2 << 10, 8 << 10, 32 << 10])}
 # Only what the links and a fixed cost per message give: 0.5 us of a rank's time
-# to send and to receive each. Cross traffic (acknowledgements) is left out. A
-# look whether messages have come (MPI_Waitsome makes one per message) costs 100
-# us unless said otherwise.
+# to send and to receive each. Cross traffic (acknowledgements) is left out.
 FLAGS = ["smpi/simulate-computation:no", "smpi/privatization:no",
          "smpi/display-timing:no", "network/TCP-gamma:0",
          "network/crosstraffic:no", "network/bandwidth-factor:1",
          "network/latency-factor:1", "smpi/bw-factor:0:1",
          "smpi/lat-factor:0:1", "smpi/os:0:0.5e-6:0", "smpi/or:0:0.5e-6:0",
-         "smpi/ois:0:0.5e-6:0", "smpi/test:1e-9",
-         "smpi/shared-malloc:global",
+         "smpi/ois:0:0.5e-6:0", "smpi/shared-malloc:global",
          "smpi/send-is-detached-thresh:65536", "contexts/stack-size:512"]
 
 
