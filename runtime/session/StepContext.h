@@ -71,6 +71,13 @@ private:
   void parallelFor(moira_body body, void *captures, int64_t n, int64_t cost);
   void runOnVirtualWorkers(VirtualClock &clock, int64_t n, int64_t cost,
                            const std::function<void(int64_t, int64_t)> &body);
+  /// Runs `action`, which waits for other ranks, and charges the time to the
+  /// exchange of the layer; -1: of the one that is charged now.
+  template <typename Action> void waiting(int64_t layer, const Action &action) {
+    double *before = steps.enterExchange(layer);
+    action();
+    steps.leaveExchange(before);
+  }
   const moira_plan *planOf(const char *function, int64_t layer);
   void note(const char *function, const Status &status);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
@@ -92,6 +99,9 @@ private:
   std::vector<bool> made; ///< results that the step has asked for
   std::string message;    ///< of the error; written by the thread that set it
 };
+
+/// What moira_ctx.api points to.
+const moira_api &apiTable();
 
 } // namespace moira::runtime
 

@@ -18,6 +18,7 @@ import report
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
+RESULTS = ROOT / "benchmarks/results/ranks-simgrid.json"
 GPUS = 8  # of a node
 SOURCES = [HERE / "exchange.cpp"] + [
     ROOT / "runtime" / name for name in (
@@ -29,16 +30,13 @@ CASES = {64: (16, [256, 1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10,
                    256 << 10]),
          512: (8, [256, 2 << 10, 8 << 10, 32 << 10])}
 # Only what the links and a fixed cost per message give: 0.5 us of a rank's time
-# to send and to receive each. Cross traffic (acknowledgements) is left out. A
-# look whether messages have come (MPI_Waitsome makes one per message) costs 100
-# us unless said otherwise.
+# to send and to receive each. Cross traffic (acknowledgements) is left out.
 FLAGS = ["smpi/simulate-computation:no", "smpi/privatization:no",
          "smpi/display-timing:no", "network/TCP-gamma:0",
          "network/crosstraffic:no", "network/bandwidth-factor:1",
          "network/latency-factor:1", "smpi/bw-factor:0:1",
          "smpi/lat-factor:0:1", "smpi/os:0:0.5e-6:0", "smpi/or:0:0.5e-6:0",
-         "smpi/ois:0:0.5e-6:0", "smpi/test:1e-9",
-         "smpi/shared-malloc:global",
+         "smpi/ois:0:0.5e-6:0", "smpi/shared-malloc:global",
          "smpi/send-is-detached-thresh:65536", "contexts/stack-size:512"]
 
 
@@ -74,18 +72,31 @@ def simulate(folder, program, platform, ranks, sends, sizes, limit):
     return rows
 
 
+def kept(cases):
+    """The results that a run of `cases` does not replace."""
+    if not RESULTS.exists():
+        return []
+    return [row for row in json.loads(RESULTS.read_text())["exchanges"]
+            if row["ranks"] not in cases]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true",
                         help="16 ranks, two sizes; prints the table only")
     parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS",
                         help="for each number of ranks (default: 3600)")
+    parser.add_argument("--ranks", type=int, action="append", metavar="N",
+                        choices=sorted(CASES),
+                        help="only these; the others keep their results")
     options = parser.parse_args()
     if not shutil.which("smpicxx") or not shutil.which("smpirun"):
         print("skipped: no SimGrid here (package libsimgrid-dev)")
         return 77  # what ctest takes for "skipped"
     cases = {16: (16, [1 << 10, 64 << 10])} if options.quick else CASES
-    rows = []
+    if options.ranks:
+        cases = {ranks: CASES[ranks] for ranks in options.ranks}
+    rows = kept(cases) if options.ranks else []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         program, platform = compile_all(folder)
@@ -99,8 +110,7 @@ def main():
                              stdout=subprocess.PIPE).stdout.split("\n")[0]
     document = {"simulator": version.strip(), "ranks_per_node": GPUS,
                 "flags": FLAGS, "exchanges": rows}
-    (ROOT / "benchmarks/results/ranks-simgrid.json").write_text(
-        json.dumps(document, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
     (ROOT / "docs/exchange.svg").write_text(report.plot(rows))
     report.fill(ROOT / "docs/exchange.md", rows)
     return 0

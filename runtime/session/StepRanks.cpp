@@ -1,0 +1,101 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The part of a step that knows of other ranks.
+
+#include "collective/VirtualClock.h"
+#include "session/StepContext.h"
+
+#include <algorithm>
+
+using namespace moira;
+using namespace moira::runtime;
+
+void StepContext::setCommunicator(std::shared_ptr<Communicator> given) {
+  communicator = std::move(given);
+  ctx.rank = communicator ? communicator->rank() : 0;
+  ctx.ranks = communicator ? communicator->ranks() : 1;
+  ctx.communicator = communicator.get();
+  steps.setClock(communicator ? communicator->clock() : nullptr);
+  steps.setTrace(communicator ? communicator->trace() : nullptr);
+}
+
+Communicator &StepContext::link() {
+  if (communicator)
+    return *communicator;
+  if (!alone)
+    alone = Communicator::single();
+  return *alone;
+}
+
+/// Makes a failure the step's. What the ranks share names itself already.
+void StepContext::note(const char *function, const Status &status) {
+  if (!status.ok())
+    fail(status.code,
+         communicator ? status.message : status.within(function).message);
+}
+
+/// The plan of a layer, outside of loop bodies only; null on failure.
+const moira_plan *StepContext::planOf(const char *function, int64_t layer) {
+  if (!checkNotInBody(function))
+    return nullptr;
+  if (!entry || entry->layers.empty())
+    return ctx.plan;
+  for (size_t i = 0; i < entry->layers.size(); ++i)
+    if (entry->layers[i].index == layer)
+      return ctx.plan + i;
+  fail(MOIRA_FAILED,
+       concat(function, ": expected a layer of the entry, got ", layer));
+  return nullptr;
+}
+
+void StepContext::gatherCounts(int64_t layer, int64_t experts,
+                               const int32_t *counts, int32_t *matrix) {
+  const moira_plan *plan = planOf("gather_counts", layer);
+  if (!plan)
+    return;
+  RankRecord mine = record;
+  mine.plan = hashPlan(*plan, ctx.ranks);
+  waiting(layer, [&] {
+    note("gather_counts",
+         link().gatherCounts(layer, experts, counts, mine, matrix));
+  });
+  if (!hasFailed())
+    steps.matrix(layer, experts, ctx.ranks, matrix);
+}
+
+int64_t StepContext::receiveSizes(const moira_exchange &exchange,
+                                  int32_t *groups) {
+  const moira_plan *plan = planOf("receive_sizes", exchange.layer);
+  if (!plan)
+    return 0;
+  Result<int64_t> rows = link().receiveSizes(*plan, exchange, groups);
+  if (rows.ok())
+    return *rows;
+  std::fill_n(groups, std::max(exchange.placement.slots, 0), 0);
+  fail(rows.status().code, rows.status().within("receive_sizes").message);
+  return 0;
+}
+
+/// Charges a loop as if each worker had a core of its own and all were even:
+/// the longest body, or the work of all in equal parts.
+void StepContext::runOnVirtualWorkers(
+    VirtualClock &clock, int64_t n, int64_t cost,
+    const std::function<void(int64_t, int64_t)> &body) {
+  std::vector<double> sums(workers()), longest(workers());
+  clock.pause();
+  pool->run(n, cost, [&](int64_t index, int64_t worker) {
+    double begin = threadCpuSeconds();
+    body(index, worker);
+    double seconds = threadCpuSeconds() - begin;
+    sums[worker] += seconds;
+    longest[worker] = std::max(longest[worker], seconds);
+  });
+  double all = 0, most = 0;
+  for (int64_t worker = 0; worker < workers(); ++worker) {
+    all += sums[worker];
+    most = std::max(most, longest[worker]);
+  }
+  clock.add(clock.scale() * std::max(most, all / workers()));
+  clock.resume();
+}
