@@ -4,6 +4,7 @@
 #include "collective/Plugin.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -14,6 +15,14 @@ static std::string ownFolder() {
   if (!dladdr(reinterpret_cast<void *>(&ownFolder), &info) || !info.dli_fname)
     return "";
   std::string path = info.dli_fname;
+  // A program is named as it was called: without a folder where a shell has
+  // found it.
+  char self[4096];
+  if (path.find('/') == std::string::npos) {
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self));
+    if (length > 0)
+      path.assign(self, length);
+  }
   size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash + 1);
 }
