@@ -22,7 +22,7 @@ static constexpr int failureTag = 2;
 Result<std::unique_ptr<MpiTransport>>
 MpiTransport::open(const MpiOptions &options) {
   if (options.piece < 1 || options.piece > (1 << 30) || options.perPeer < 1 ||
-      options.sends < 1)
+      options.sends < 1 || options.receives < 1)
     return Status(MOIRA_INVALID_ARGUMENT,
                   "expected pieces of 1 byte to 1 GiB, one or more in flight");
   std::unique_ptr<MpiTransport> transport(new MpiTransport(options));

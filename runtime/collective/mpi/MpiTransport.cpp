@@ -44,7 +44,7 @@ Status MpiTransport::beginPiece(Stream &stream, bool send) {
   requests.push_back(request);
   pieces.push_back({&stream, bytes, send});
   ++stream.inFlight;
-  sendsInFlight += send;
+  ++(send ? sendsInFlight : receivesInFlight);
   stream.offset += bytes;
   if (stream.offset == message.bytes) {
     ++stream.message;
@@ -53,12 +53,14 @@ Status MpiTransport::beginPiece(Stream &stream, bool send) {
   return Status();
 }
 
-// Receives depend on no other rank's receives and are limited per rank only;
-// so whoever may send finds a receive sooner or later, whatever the limit of
-// sends.
+// No limit makes the ranks of a collective wait for each other in a circle. Of
+// all messages of its outstanding batch take one of the least distance:
+// whatever its sender and its receiver had to begin before it is done, so both
+// have begun it.
 Status MpiTransport::fillWindows() {
   for (Stream &stream : receives)
-    while (!stream.begun() && stream.inFlight < options.perPeer)
+    while (!stream.begun() && stream.inFlight < options.perPeer &&
+           receivesInFlight < options.receives)
       MOIRA_RETURN_IF_ERROR(beginPiece(stream, false));
   for (Stream &stream : sends)
     while (!stream.begun() && stream.inFlight < options.perPeer &&
@@ -129,7 +131,7 @@ Status MpiTransport::completePieces(int count, bool someFailed) {
                                               piece.bytes, " were expected")));
     }
     --piece.stream->inFlight;
-    sendsInFlight -= piece.sent;
+    --(piece.sent ? sendsInFlight : receivesInFlight);
     piece.stream = nullptr;
   }
   size_t kept = 0;

@@ -27,9 +27,11 @@ struct MpiOptions {
   /// `int` and the two directions of a link share it (OpenMPI's TCP loses half
   /// the rate on messages of 512 KiB and more).
   int64_t piece = 256 * 1024;
-  /// Pieces in flight to one rank, from one rank, and to all ranks together.
+  /// Pieces in flight to one rank or from one, to all ranks together, and from
+  /// all: MPI looks at each of them whenever it looks for progress.
   int perPeer = 4;
   int sends = 64;
+  int receives = 128;
   /// `idle` waits inside of MPI: for a simulator, where time passes only there.
   bool waitInside = false;
   /// Seconds that a rank which leaves waits for the others: to finish, and
@@ -98,7 +100,7 @@ private:
   std::vector<Stream> sends, receives;
   std::vector<MPI_Request> requests;
   std::vector<Piece> pieces; ///< beside `requests`
-  int sendsInFlight = 0;
+  int sendsInFlight = 0, receivesInFlight = 0;
   int waits = 0;            ///< calls of `idle` since something moved
   std::vector<int> indices; ///< room for MPI_Testsome's answers
   std::vector<MPI_Status> statuses;
