@@ -36,8 +36,6 @@ struct CompileOptions {
   WeightFormat weights;
   /// Of the product; no result depends on them.
   mlir::moe::Fusions disabledFusions{};
-  /// Of the product: blocks that hidden dimensions are summed in.
-  int64_t hiddenBlocks = 1;
   /// Also return the logits, ids and weights of the program's gate.
   bool exposeGate = false;
   /// The ranks that the product is made for, and how (docs/ranks.md).
