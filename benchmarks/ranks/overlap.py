@@ -59,40 +59,36 @@ def hidden_bound(communication, compute, chunks):
 def measure_overlap(programs, case, repeat):
     path = programs.layer(*case.sizes)
     nodes = case.ranks // case.per_node
+    # One node is no description of groups: each rank is one then.
+    neighbours = ["--ranks-per-node", str(case.per_node)] if nodes > 1 else []
 
     def run(link, degree=1, schedule="equal"):
         topology = programs.topology(nodes, case.per_node, link, link)
         return programs.run(path, [
-            "--ranks", str(case.ranks), "--ranks-per-node", str(case.per_node),
-            "--tokens", str(case.tokens), "--degree", str(degree),
-            "--schedule", schedule, "--clock", "virtual", "--topology",
-            topology, "--repeat", str(repeat)])
+            "--ranks", str(case.ranks), *neighbours, "--tokens",
+            str(case.tokens), "--degree", str(degree), "--schedule", schedule,
+            "--clock", "virtual", "--topology", topology, "--repeat",
+            str(repeat)])
 
-    free = run(FREE)
-    compute = step_seconds(free)
-    experts = max(rank["seconds"].get("expert", rank["seconds"]["compute"])
-                  for rank in free["ranks"]["by_rank"])
-    # Bytes of rows that the busiest rank sends in one step, both ways.
-    moved = max(rank["traffic"][kind]["bytes_received"]
-                for rank in free["ranks"]["by_rank"]
-                for kind in ("rows_to_experts",)) * 2
-    link = (moved / (case.share * experts), 1e-6)
-    one = step_seconds(run(link))
-    communication = one - compute
+    compute = step_seconds(run(FREE))
+    # A link on which communication takes the wanted share of compute: its time
+    # is proportional to the inverse of the bandwidth.
+    trial = (1e9, 0.0)
+    wanted = case.share * compute
+    link = (trial[0] * (step_seconds(run(trial)) - compute) / wanted, 0.0)
+    communication = step_seconds(run(link)) - compute
     rows = []
     for schedule, degrees in (("equal", (1, 2, 4, 8)), ("groups", (1,))):
         for degree in degrees:
-            report = run(link, degree, schedule)
-            step = step_seconds(report)
+            step = step_seconds(run(link, degree, schedule))
             chunks = degree if schedule == "equal" else \
-                (nodes if case.per_node > 1 and nodes > 1 else case.ranks)
-            bound = hidden_bound(communication, experts, chunks)
+                (nodes if nodes > 1 else case.ranks)
+            bound = hidden_bound(communication, compute, chunks)
             hidden = 1 - (step - compute) / communication
             rows.append({
                 "name": f"{case.name}/{schedule}", "schedule": schedule,
                 "chunks": chunks, "ranks": case.ranks, "step_s": step,
-                "compute_s": compute, "experts_s": experts,
-                "communication_s": communication, "hidden": hidden,
-                "bound": bound,
+                "compute_s": compute, "communication_s": communication,
+                "hidden": hidden, "bound": bound,
                 "share_of_bound": hidden / bound if bound > 0.01 else None})
     return rows
