@@ -270,9 +270,13 @@ static RandomProgram drawProgram(Source &source, uint64_t seed,
   layer.rowType = source.pick(
       {DType::F32, DType::F32, DType::BF16, DType::F16, DType::F64});
   layer.router.wide = layer.rowType == DType::F64;
-  do // experts that choose among all tokens are not sharded
+  drawRouter(source, layer);
+  // Experts that choose among all tokens are not sharded.
+  while (grid && layer.router.expertChoice) {
+    layer.router = Router();
+    layer.router.wide = layer.rowType == DType::F64;
     drawRouter(source, layer);
-  while (grid && layer.router.expertChoice);
+  }
   drawPlacement(source, layer, tokens);
   if (grid)
     layer.blocks = grid->tokens;
