@@ -5,7 +5,9 @@
 from programs import step_seconds
 
 # A link on which nothing takes time.
-FREE = (1e18, 0.0)
+FREE = 1e18
+# Links within a node over links between nodes.
+INTRA = 10
 
 
 class OverlapCase:
@@ -48,47 +50,54 @@ def timeline(send, compute, back):
     return returned
 
 
-def hidden_bound(communication, compute, chunks):
-    """The largest share of the communication that so many equal chunks hide."""
-    half = communication / 2
-    total = timeline([half / chunks] * chunks, [compute / chunks] * chunks,
-                     [half / chunks] * chunks)
+def chunk_shares(case, schedule, degree):
+    """The shares of a transfer's time that its chunks take."""
+    if schedule == "equal":
+        return [1 / degree] * degree
+    # Groups are nodes where there are several, else ranks. The first chunk stays
+    # in the group, where a rank has itself and neighbours on faster links.
+    size = case.per_node if case.per_node < case.ranks else 1
+    outside = case.ranks - size
+    others = case.ranks // size - 1
+    return [(size - 1) / outside / INTRA] + [1 / others] * others
+
+
+def hidden_bound(communication, compute, shares):
+    """The largest share of the communication that such chunks hide."""
+    transfer = [communication / 2 * share for share in shares]
+    total = timeline(transfer, [compute / len(shares)] * len(shares), transfer)
     return 1 - (total - compute) / communication
 
 
 def measure_overlap(programs, case, repeat):
     path = programs.layer(*case.sizes)
     nodes = case.ranks // case.per_node
-    # One node is no description of groups: each rank is one then.
-    neighbours = ["--ranks-per-node", str(case.per_node)] if nodes > 1 else []
+    def run(bandwidth, degree=1, schedule="equal"):
+        links = (bandwidth * (INTRA if nodes > 1 else 1), 0), (bandwidth, 0)
+        topology = programs.topology(nodes, case.per_node, *links)
+        return step_seconds(programs.run(path, [
+            "--ranks", str(case.ranks), "--ranks-per-node", str(case.per_node),
+            "--tokens", str(case.tokens), "--degree", str(degree), "--schedule",
+            schedule, "--clock", "virtual", "--topology", topology, "--repeat",
+            str(repeat)]))
 
-    def run(link, degree=1, schedule="equal"):
-        topology = programs.topology(nodes, case.per_node, link, link)
-        return programs.run(path, [
-            "--ranks", str(case.ranks), *neighbours, "--tokens",
-            str(case.tokens), "--degree", str(degree), "--schedule", schedule,
-            "--clock", "virtual", "--topology", topology, "--repeat",
-            str(repeat)])
-
-    compute = step_seconds(run(FREE))
+    compute = run(FREE)
     # A link on which communication takes the wanted share of compute: its time
     # is proportional to the inverse of the bandwidth.
-    trial = (1e9, 0.0)
-    wanted = case.share * compute
-    link = (trial[0] * (step_seconds(run(trial)) - compute) / wanted, 0.0)
-    communication = step_seconds(run(link)) - compute
+    trial = 1e9
+    link = trial * (run(trial) - compute) / (case.share * compute)
+    communication = run(link) - compute
     rows = []
-    for schedule, degrees in (("equal", (1, 2, 4, 8)), ("groups", (1,))):
-        for degree in degrees:
-            step = step_seconds(run(link, degree, schedule))
-            chunks = degree if schedule == "equal" else \
-                (nodes if nodes > 1 else case.ranks)
-            bound = hidden_bound(communication, compute, chunks)
-            hidden = 1 - (step - compute) / communication
-            rows.append({
-                "name": f"{case.name}/{schedule}", "schedule": schedule,
-                "chunks": chunks, "ranks": case.ranks, "step_s": step,
-                "compute_s": compute, "communication_s": communication,
-                "hidden": hidden, "bound": bound,
-                "share_of_bound": hidden / bound if bound > 0.01 else None})
+    for schedule, degree in (("equal", 1), ("equal", 2), ("equal", 4),
+                             ("equal", 8), ("groups", 1)):
+        step = run(link, degree, schedule)
+        shares = chunk_shares(case, schedule, degree)
+        bound = hidden_bound(communication, compute, shares)
+        hidden = 1 - (step - compute) / communication
+        rows.append({
+            "name": f"{case.name}/{schedule}", "schedule": schedule,
+            "chunks": len(shares), "ranks": case.ranks, "step_s": step,
+            "compute_s": compute, "communication_s": communication,
+            "hidden": hidden, "bound": bound,
+            "share_of_bound": hidden / bound if bound > 0.01 else None})
     return rows

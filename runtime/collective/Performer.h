@@ -20,8 +20,11 @@ struct Members {
   int ranksPerNode = 0;   ///< neighbours in `ranks`; 0: not described
 
   int size() const { return static_cast<int>(ranks.size()); }
+  /// Nodes where there are several: the ranks of one alone would be one group,
+  /// and nothing to overlap.
   RankGroups groups() const {
-    return {rank, size(), ranksPerNode > 0 ? ranksPerNode : 1};
+    bool several = ranksPerNode > 0 && ranksPerNode < size();
+    return {rank, size(), several ? ranksPerNode : 1};
   }
 };
 
