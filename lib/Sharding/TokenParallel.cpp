@@ -227,15 +227,22 @@ LogicalResult TokenAnalysis::visitSlice(Operation &op, Value whole,
   return success();
 }
 
+/// Tokens stay tokens where nothing but dimensions of one joins them or leaves.
 LogicalResult TokenAnalysis::visitReshape(Operation &op,
                                           ArrayRef<ReassociationIndices> groups,
                                           bool expand) {
   int64_t dim = get(op.getOperand(0)).dim;
+  auto full = cast<RankedTensorType>(
+      (expand ? op.getResult(0) : op.getOperand(0)).getType());
   for (auto [i, group] : llvm::enumerate(groups)) {
     auto number = static_cast<int64_t>(i);
-    if (group.size() != 1 || (expand ? number : group.front()) != dim)
+    SmallVector<int64_t> many;
+    for (int64_t place : group)
+      if (full.getDimSize(place) != 1)
+        many.push_back(place);
+    if (many.size() != 1 || (expand ? number : many.front()) != dim)
       continue;
-    set(op, {RankDistribution::Tokens, expand ? group.front() : number});
+    set(op, {RankDistribution::Tokens, expand ? many.front() : number});
     return success();
   }
   return mixes(op, "a reshape of tokens");

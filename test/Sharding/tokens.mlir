@@ -6,7 +6,7 @@
 
 func.func @main(%x: tensor<?x8xf32>, %ids: tensor<?xi32>, %table: tensor<16x8xf32>,
     %w: tensor<8x8xf32> {moe.param = #moe.param<"w">}, %steps: index)
-    -> (tensor<?x8xf32>, tensor<?x16xf32>, tensor<8xf32>) {
+    -> (tensor<?x8xf32>, tensor<?x16xf32>, tensor<8xf32>, tensor<?xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
@@ -34,6 +34,11 @@ func.func @main(%x: tensor<?x8xf32>, %ids: tensor<?xi32>, %table: tensor<16x8xf3
   %heads = tensor.expand_shape %put [[0], [1, 2]] output_shape [%t, 2, 4] : tensor<?x8xf32> into tensor<?x2x4xf32>
   %flat = tensor.collapse_shape %heads [[0], [1, 2]] : tensor<?x2x4xf32> into tensor<?x8xf32>
 
+  // A number per token is a column, and the other way round.
+  %column = tensor.expand_shape %sum [[0, 1]] output_shape [%t, 1] : tensor<?xf32> into tensor<?x1xf32>
+  %exp = math.exp %column : tensor<?x1xf32>
+  %number = tensor.collapse_shape %exp [[0, 1]] : tensor<?x1xf32> into tensor<?xf32>
+
   // As many layers as the program is asked for.
   %y = scf.for %i = %c0 to %steps step %c1 iter_args(%a = %flat) -> tensor<?x8xf32> {
     %m = linalg.matmul ins(%a, %w : tensor<?x8xf32>, tensor<8x8xf32>) outs(%z : tensor<?x8xf32>) -> tensor<?x8xf32>
@@ -51,5 +56,5 @@ func.func @main(%x: tensor<?x8xf32>, %ids: tensor<?xi32>, %table: tensor<16x8xf3
   // What all ranks have alike may be reduced.
   %ez = arith.constant dense<0.0> : tensor<8xf32>
   %all = linalg.reduce { arith.addf } ins(%table : tensor<16x8xf32>) outs(%ez : tensor<8xf32>) dimensions = [0]
-  return %v, %both, %all : tensor<?x8xf32>, tensor<?x16xf32>, tensor<8xf32>
+  return %v, %both, %all, %number : tensor<?x8xf32>, tensor<?x16xf32>, tensor<8xf32>, tensor<?xf32>
 }

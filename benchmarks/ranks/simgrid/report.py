@@ -57,6 +57,8 @@ def table(rows):
                          f"{linear / other:.2f} |")
     lines.append("")
     for ranks in numbers_of_ranks(rows):
+        if len(series(rows, ranks, "linear")) < 2:
+            continue
         at = crossover(rows, ranks)
         lines.append(f"Both take the same time at {size(at)} per pair with "
                      f"{ranks} ranks." if at else
@@ -123,9 +125,11 @@ def line(x0, y0, x1, y1, colour):
 
 
 def plot(rows):
-    """An SVG: time over size, one panel per number of ranks."""
-    panels = numbers_of_ranks(rows)
-    times = [row["seconds"] for row in rows]
+    """An SVG: time over size, one panel per number of ranks that has several
+    sizes."""
+    panels = [ranks for ranks in numbers_of_ranks(rows)
+              if len(series(rows, ranks, "linear")) > 1]
+    times = [row["seconds"] for row in rows if row["ranks"] in panels]
     width = 80 + (Panel.WIDTH + 90) * len(panels)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
              'height="370" font-family="sans-serif" font-size="12" '
