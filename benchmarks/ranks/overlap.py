@@ -72,6 +72,7 @@ def hidden_bound(communication, compute, shares):
 def measure_overlap(programs, case, repeat):
     path = programs.layer(*case.sizes)
     nodes = case.ranks // case.per_node
+
     def run(bandwidth, degree=1, schedule="equal"):
         links = (bandwidth * (INTRA if nodes > 1 else 1), 0), (bandwidth, 0)
         topology = programs.topology(nodes, case.per_node, *links)
@@ -84,7 +85,7 @@ def measure_overlap(programs, case, repeat):
     compute = run(FREE)
     # A link on which communication takes the wanted share of compute: its time
     # is proportional to the inverse of the bandwidth.
-    trial = 1e9
+    trial = 5e7
     link = trial * (run(trial) - compute) / (case.share * compute)
     communication = run(link) - compute
     rows = []
