@@ -150,6 +150,14 @@ static int64_t total(const std::vector<int64_t> &flows, const Now &now) {
   return bytes;
 }
 
+/// Sends to the next rank first and to the one before last: no receiver is
+/// asked by all at once. `sends` ascend by peer.
+static void startAfter(int rank, std::vector<Message> &sends) {
+  auto next = std::find_if(sends.begin(), sends.end(),
+                           [&](const Message &m) { return m.peer > rank; });
+  std::rotate(sends.begin(), next, sends.end());
+}
+
 /// Packs by local rank, then by node; exchanges within the node.
 void HierarchicalExchange::gatherLocal(Batch &batch) {
   auto turnBytes = [&](int64_t flow) { return now(flow); };
@@ -169,6 +177,7 @@ void HierarchicalExchange::gatherLocal(Batch &batch) {
     else if (to > begin)
       batch.sends.push_back({node * nodeSize + j, begin, to - begin});
   }
+  startAfter(rank, batch.sends);
   for (int i = 0; i < nodeSize; ++i) {
     int64_t bytes = 0;
     for (int b = 0; b < nodes; ++b)
@@ -204,6 +213,7 @@ void HierarchicalExchange::crossNodes(Batch &batch) {
     else if (to > start)
       batch.sends.push_back({b * nodeSize + local, start, to - start});
   }
+  startAfter(rank, batch.sends);
   for (int a = 0; a < nodes; ++a) {
     int64_t bytes = 0;
     for (int i = 0; i < nodeSize; ++i)
