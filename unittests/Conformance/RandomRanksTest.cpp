@@ -74,7 +74,7 @@ TEST_P(RandomRanks, Agree) {
   // Sums over hidden in blocks are those of the interpreter where they are
   // exact.
   double tolerance =
-      p.program.sameBits && (grid.shards == 1 || p.program.integers)
+      p.program.sameBits && (grid.shards == 1 || p.hasExactSums())
           ? 0
           : looseTolerance(layer, result);
   EXPECT_EQ(differenceFrom(tokensOf(result, layer), bits, tolerance), "")

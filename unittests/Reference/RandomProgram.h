@@ -52,11 +52,15 @@ struct RandomShardedProgram {
   RandomProgram program;
   RandomGrid grid;
 
+  /// Whether experts compute with integers, so that no order of sums matters.
+  bool hasExactSums() const {
+    return program.integers && !program.layer.weightsOnInput;
+  }
   /// Whether the sum over hidden has one order for every r: its blocks are
   /// added in pairs, which an odd number of them in a group breaks.
   bool hasOneOrder() const {
     int64_t group = grid.shards / (grid.copies ? grid.copies : grid.shards);
-    return program.integers || grid.copies < 2 || group == 1 || group % 2 == 0;
+    return hasExactSums() || grid.copies < 2 || group == 1 || group % 2 == 0;
   }
   /// The layer as each rank has it.
   Layer rankLayer() const;
