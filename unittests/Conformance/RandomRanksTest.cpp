@@ -3,7 +3,7 @@
 //
 // Random programs on random grids: the ranks together against one rank with
 // the same token blocks, bit for bit, and against the interpreter.
-// MOIRA_RANDOM_RANKS (100) is how many, MOIRA_RANDOM_SEED (0) the first seed.
+// MOIRA_RANDOM_RANKS (200) is how many, MOIRA_RANDOM_SEED (0) the first seed.
 
 #include "Conformance/LayerTools.h"
 #include "Conformance/Ranks.h"
@@ -107,7 +107,7 @@ static uint64_t numberOf(const char *variable, uint64_t otherwise) {
 
 static std::vector<uint64_t> seeds() {
   uint64_t first = numberOf("MOIRA_RANDOM_SEED", 0);
-  std::vector<uint64_t> all(numberOf("MOIRA_RANDOM_RANKS", 100));
+  std::vector<uint64_t> all(numberOf("MOIRA_RANDOM_RANKS", 200));
   for (uint64_t &seed : all)
     seed = first++;
   return all;
