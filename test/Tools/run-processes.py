@@ -30,15 +30,15 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(ranks, *arguments):
-    """Processes that are ranks, each with its own arguments where a list."""
+def start(ranks, *arguments, **environment):
+    """Processes that are ranks, with more variables in their environment."""
     port = free_port()
     started = []
     for rank in range(ranks):
         place = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks),
                      LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(ranks),
                      MASTER_ADDR="127.0.0.1", MASTER_PORT="29500",
-                     MOIRA_MASTER_PORT=str(port))
+                     MOIRA_MASTER_PORT=str(port), **environment)
         started.append(subprocess.Popen(
             ["moira-run", PROGRAM, "--threads", "1", *arguments], env=place,
             text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
@@ -93,6 +93,23 @@ def test_mpirun():
         str(FOLDER / "two.npy"))
     run(*command, "--output", str(FOLDER / "mpi.npy"))
     same("two.npy", "mpi.npy")
+
+
+def test_nccl():
+    """With the library that stands in for NCCL, where it was built."""
+    library = LIBRARIES / "libmoira_nccl_standin.so"
+    if not library.exists():
+        print("no NCCL header at configuring: skipped")
+        return
+    run("moira-run", PROGRAM, "--tokens=5,0,7,3", "--ranks", "4", "--output",
+        str(FOLDER / "four.npy"))
+    outcomes = finish(start(4, "--tokens=5,0,7,3", "--degree", "2",
+                            "--communicator", "nccl", "--output",
+                            str(FOLDER / "nccl.npy"),
+                            MOIRA_NCCL_LIB=str(library)))
+    assert [code for code, _, _ in outcomes] == [0] * 4, outcomes
+    assert "ranks       4 (nccl)" in outcomes[0][1], outcomes[0]
+    same("four.npy", "nccl.npy")
 
 
 def test_another_number_of_ranks_is_refused():
