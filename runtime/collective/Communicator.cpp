@@ -88,6 +88,14 @@ Status Communicator::runNow(const Request &request) {
   return queue->wait(queue->submit(*performer, request));
 }
 
+Result<int64_t> Communicator::start(const Request &request) {
+  ClockPause pause(clock());
+  int64_t ticket = queue->submit(*performer, request);
+  if (ticket < 0)
+    return queue->failure();
+  return ticket;
+}
+
 //===----------------------------------------------------------------------===//
 // A step
 //===----------------------------------------------------------------------===//
@@ -206,26 +214,20 @@ Result<int64_t> Communicator::receiveSizes(const moira_plan &plan,
 
 Result<int64_t> Communicator::exchange(const moira_plan &plan,
                                        const moira_exchange &exchange) {
-  ClockPause pause(clock());
   Request request;
   request.kind = Request::Kind::Exchange;
   request.plan = plan;
   request.exchange = exchange;
-  int64_t ticket = queue->submit(*performer, request);
-  return ticket < 0 ? Result<int64_t>(queue->failure())
-                    : Result<int64_t>(ticket);
+  return start(request);
 }
 
 Result<int64_t> Communicator::gatherWeights(const moira_plan &plan,
                                             const moira_gather &gather) {
-  ClockPause pause(clock());
   Request request;
   request.kind = Request::Kind::GatherWeights;
   request.plan = plan;
   request.gather = gather;
-  int64_t ticket = queue->submit(*performer, request);
-  return ticket < 0 ? Result<int64_t>(queue->failure())
-                    : Result<int64_t>(ticket);
+  return start(request);
 }
 
 Status Communicator::wait(int64_t ticket) {

@@ -126,6 +126,8 @@ private:
   Communicator(std::shared_ptr<Queue> queue,
                std::unique_ptr<Performer> performer);
   Status runNow(const struct Request &request);
+  /// Queues it and returns its ticket.
+  Result<int64_t> start(const struct Request &request);
 
   std::shared_ptr<Queue> queue;
   std::unique_ptr<Performer> performer;

@@ -103,24 +103,15 @@ struct CommandLine {
 static llvm::Error readGrid(const CommandLine &line,
                             PipelineOptions &pipeline) {
   constexpr int64_t most = 65536;
-  auto read = [&](int64_t &field, const cl::opt<std::string> &option,
-                  int64_t least) -> llvm::Error {
-    if (option.empty())
-      return llvm::Error::success();
-    llvm::Expected<int64_t> number =
-        readNumber(option.ArgStr, option.getValue(), least, most);
-    if (!number)
-      return number.takeError();
-    field = *number;
-    return llvm::Error::success();
-  };
-  if (llvm::Error error = read(pipeline.ranks, line.grid, 1))
+  if (llvm::Error error = readInto(pipeline.ranks, line.grid, 1, most))
     return error;
-  if (llvm::Error error = read(pipeline.copies, line.copies, 0))
+  if (llvm::Error error = readInto(pipeline.copies, line.copies, 0, most))
     return error;
-  if (llvm::Error error = read(pipeline.spareSlots, line.spareSlots, 0))
+  if (llvm::Error error =
+          readInto(pipeline.spareSlots, line.spareSlots, 0, most))
     return error;
-  if (llvm::Error error = read(pipeline.hiddenBlocks, line.hiddenBlocks, 1))
+  if (llvm::Error error =
+          readInto(pipeline.hiddenBlocks, line.hiddenBlocks, 1, most))
     return error;
   std::optional<mlir::moe::Schedule> schedule =
       mlir::moe::symbolizeSchedule(line.schedule);

@@ -107,18 +107,6 @@ static llvm::Error readVerify(const CommandLine &line, RunOptions &options) {
   return llvm::Error::success();
 }
 
-/// Reads a number into a field of the options.
-template <typename T>
-static llvm::Error readInto(T &field, const cl::opt<std::string> &option,
-                            int64_t least, int64_t most) {
-  llvm::Expected<int64_t> number =
-      readNumber(option.ArgStr, option.getValue(), least, most);
-  if (!number)
-    return number.takeError();
-  field = *number;
-  return llvm::Error::success();
-}
-
 static llvm::Error readNumbers(const CommandLine &line, RunOptions &options) {
   if (llvm::Error error = readInto(options.seed, line.seed, 0, INT64_MAX))
     return error;

@@ -83,19 +83,6 @@ static llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
                                  ", got '" + got + "'");
 }
 
-template <typename T>
-static llvm::Error readInto(T &field, const cl::opt<std::string> &option,
-                            int64_t least, int64_t most) {
-  if (option.empty())
-    return llvm::Error::success();
-  llvm::Expected<int64_t> number =
-      readNumber(option.ArgStr, option.getValue(), least, most);
-  if (!number)
-    return number.takeError();
-  field = *number;
-  return llvm::Error::success();
-}
-
 /// The place of the option's value among the words.
 static llvm::Expected<int> readWord(const cl::opt<std::string> &option,
                                     llvm::ArrayRef<llvm::StringRef> words) {

@@ -40,6 +40,21 @@ bool looksLikeBundle(llvm::StringRef path);
 llvm::Expected<int64_t> readNumber(llvm::StringRef option, llvm::StringRef text,
                                    int64_t least, int64_t most);
 
+/// The same of an option, into a field that stays as it is where the option is
+/// not given and has no default.
+template <typename T>
+llvm::Error readInto(T &field, const llvm::cl::opt<std::string> &option,
+                     int64_t least, int64_t most) {
+  if (option.getNumOccurrences() == 0 && option.empty())
+    return llvm::Error::success();
+  llvm::Expected<int64_t> number =
+      readNumber(option.ArgStr, option.getValue(), least, most);
+  if (!number)
+    return number.takeError();
+  field = *number;
+  return llvm::Error::success();
+}
+
 /// The values of --disable-fusion, which both compiling tools have.
 llvm::Expected<mlir::moe::Fusions>
 readFusions(const llvm::cl::list<std::string> &option);
