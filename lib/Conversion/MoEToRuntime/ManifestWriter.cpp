@@ -95,6 +95,15 @@ ManifestWriter::Symbols ManifestWriter::getSymbols(func::FuncOp step) {
   return {"moira_step_" + suffix, "moira_workspace_" + suffix};
 }
 
+/// What rows of one parameter, or of one part, have in common.
+static std::string identify(func::FuncOp step, unsigned argument) {
+  std::string text;
+  llvm::raw_string_ostream(text)
+      << step.getArgAttr(argument, kParamAttrName) << " "
+      << step.getArgAttr(argument, kShardAttrName);
+  return text;
+}
+
 FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
                                                 unsigned argument) {
   auto param = step.getArgAttrOfType<ParamAttr>(argument, kParamAttrName);
@@ -102,9 +111,7 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
   auto packed = cast<MemRefType>(step.getArgumentTypes()[argument]);
   auto shard = step.getArgAttrOfType<ShardAttr>(argument, kShardAttrName);
 
-  std::string identity;
-  llvm::raw_string_ostream(identity) << param << " " << shard;
-  SmallVector<int64_t> &rows = parameterRows[identity];
+  SmallVector<int64_t> &rows = parameterRows[identify(step, argument)];
   // What nobody reads needs no row of its own: the way back names parameters
   // that it gives gradients of, and may read none of them.
   if (!rows.empty() && step.getArgument(argument).use_empty())
@@ -219,8 +226,7 @@ ManifestWriter::describeResults(func::FuncOp step,
         return step.emitOpError("expected a parameter '")
                << name.getValue() << "' for the gradient that is result " << i
                << ", got none";
-      json::Array rows;
-      bool packed = false;
+      json::Object gradient{{"parameter", name.getValue()}};
       int64_t next = 0;
       for (unsigned a = 1; a < step.getNumArguments(); ++a) {
         auto of = step.getArgAttrOfType<ParamAttr>(a, kParamAttrName);
@@ -229,13 +235,12 @@ ManifestWriter::describeResults(func::FuncOp step,
         int64_t row = parameterIndex[next++];
         if (of != param)
           continue;
-        rows.push_back(row);
-        packed |= step.getResultAttr(i, "moe.packed_gradient") &&
-                  step.getArgumentTypes()[a] == type;
+        gradients.push_back({entryName(step).str(), i, identify(step, a)});
+        if (step.getResultAttr(i, "moe.packed_gradient") &&
+            step.getArgumentTypes()[a] == type)
+          gradient["packed_as"] = row;
       }
-      result["gradient"] = json::Object{{"parameter", name.getValue()},
-                                        {"rows", std::move(rows)},
-                                        {"packed", packed}};
+      result["gradient"] = std::move(gradient);
     }
     results.push_back(std::move(result));
   }
@@ -336,8 +341,19 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
 std::string ManifestWriter::serialize() const {
   json::Object manifest = header;
   json::Array list;
-  for (const auto &entry : entries)
-    list.push_back(json::Value(json::Object(entry.second)));
+  for (const auto &entry : entries) {
+    json::Object object(entry.second);
+    // All rows are known now, also those that only other steps read.
+    for (const Gradient &gradient : gradients)
+      if (gradient.entry == entry.first)
+        object.getArray("results")
+            ->data()[gradient.result]
+            .getAsObject()
+            ->getObject("gradient")
+            ->insert(
+                {"rows", json::Array(parameterRows.lookup(gradient.identity))});
+    list.push_back(json::Value(std::move(object)));
+  }
   manifest["entries"] = std::move(list);
   manifest["parameters"] = json::Array(parameters);
   std::string text;

@@ -53,6 +53,13 @@ private:
   llvm::StringMap<int64_t> parameterIndex;
   /// Rows of one parameter, or part of one, in different layouts.
   llvm::StringMap<SmallVector<int64_t>> parameterRows;
+  /// Results that are gradients of parameters.
+  struct Gradient {
+    std::string entry;
+    size_t result;
+    std::string identity;
+  };
+  SmallVector<Gradient> gradients;
   SmallVector<Pack> packs;
   llvm::StringSet<> symbols;
 };
