@@ -32,7 +32,7 @@ BlockArgument LinalgView::getArgument(unsigned i) const {
 //===----------------------------------------------------------------------===//
 
 Recipe::Recipe(const LinalgView &view, ArrayRef<Input> first)
-    : loc(view.op.getLoc()), body(std::make_shared<Region>()),
+    : loc(view.body->getParentOp()->getLoc()), body(std::make_shared<Region>()),
       numLoops(view.loops.size()) {
   body->push_back(new Block());
   for (auto [tensor, map] : first)
@@ -147,17 +147,18 @@ Value Recipe::build(OpBuilder &builder, Location loc,
         getElementTypeOrSelf(copy.inputs[i].getType()));
   Value out = start;
   if (!out)
-    out = isSum() ? createZeros(builder, loc, sizes, element)
-                  : tensor::EmptyOp::create(builder, loc, sizes, element)
-                        .getResult();
+    out =
+        isSum()
+            ? createZeros(builder, loc, sizes, element)
+            : tensor::EmptyOp::create(builder, loc, sizes, element).getResult();
   SmallVector<utils::IteratorType> loops(numLoops,
                                          utils::IteratorType::parallel);
   for (unsigned i = numLoops - numSums; i < numLoops; ++i)
     loops[i] = utils::IteratorType::reduction;
   copy.maps.push_back(resultMap);
-  auto generic = linalg::GenericOp::create(
-      builder, loc, TypeRange(out.getType()), copy.inputs, ValueRange{out},
-      copy.maps, loops);
+  auto generic =
+      linalg::GenericOp::create(builder, loc, TypeRange(out.getType()),
+                                copy.inputs, ValueRange{out}, copy.maps, loops);
   Region &region = generic.getRegion();
   region.takeBody(*copy.body);
   Block &block = region.front();

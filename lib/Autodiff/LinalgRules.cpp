@@ -65,7 +65,7 @@ LogicalResult LinalgRule::checkMaps() {
     if (!map.isProjectedPermutation())
       return op->emitOpError("expected projected permutations as maps to "
                              "differentiate, operand #")
-             << i << " has " << map;
+             << i << " has " << AffineMapAttr::get(map);
   return success();
 }
 
@@ -132,8 +132,7 @@ LogicalResult LinalgRule::makeSeed(unsigned result, Value gradient) {
     return op->emitOpError("expected a reduction that adds or takes an "
                            "extremum to differentiate, result #")
            << result << " does neither";
-  seeds.push_back(
-      {result, makeShare(result, gradient, candidate), candidate});
+  seeds.push_back({result, makeShare(result, gradient, candidate), candidate});
   return success();
 }
 
@@ -146,15 +145,13 @@ Value LinalgRule::makeShare(unsigned result, Value gradient, Value candidate) {
   Recipe recipe(view, Recipe::Input(extremum, map));
   Value best = recipe.getFirst(0);
   OpBuilder inner = recipe.getBuilder();
-  Value wins =
-      arith::CmpFOp::create(inner, loc, arith::CmpFPredicate::OEQ,
-                            recipe.lookup(candidate), best);
+  Value wins = arith::CmpFOp::create(inner, loc, arith::CmpFPredicate::OEQ,
+                                     recipe.lookup(candidate), best);
   Value one = arith::SelectOp::create(inner, loc, wins,
                                       createFloat(inner, loc, wide, 1),
                                       createFloat(inner, loc, wide, 0));
   recipe.finish(one, map);
-  Value count =
-      recipe.build(b, loc, getSizes(b, loc, extremum), wide, Value());
+  Value count = recipe.build(b, loc, getSizes(b, loc, extremum), wide, Value());
   return createElementwise(
       b, loc, {gradient, count}, element,
       [&](OpBuilder &nested, Location at, ValueRange args) {
@@ -191,8 +188,8 @@ FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
       return;
     Value &sum = adjoints[value];
     // The target's own gradient stays wide, to be rounded once.
-    Type type = value == root ? Type(getWideType(value.getType()))
-                              : value.getType();
+    Type type =
+        value == root ? Type(getWideType(value.getType())) : value.getType();
     part = convertFloat(inner, loc, part, type);
     sum = sum ? arith::AddFOp::create(inner, loc, sum, part).getResult() : part;
   };
@@ -201,21 +198,19 @@ FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
           best = recipe.getFirst(seeds.size() + i);
     if (!seed.candidate) {
       Value yielded = recipe.lookup(view.getYielded(seed.result));
-      addTo(yielded,
-            convertFloat(inner, loc, argument, yielded.getType()));
+      addTo(yielded, convertFloat(inner, loc, argument, yielded.getType()));
       continue;
     }
     Value candidate = recipe.lookup(seed.candidate);
-    Value wins = arith::CmpFOp::create(
-        inner, loc, arith::CmpFPredicate::OEQ, candidate, best);
+    Value wins = arith::CmpFOp::create(inner, loc, arith::CmpFPredicate::OEQ,
+                                       candidate, best);
     Value zero = createFloat(inner, loc, argument.getType(), 0);
-    addTo(candidate,
-          arith::SelectOp::create(inner, loc, wins, argument, zero));
+    addTo(candidate, arith::SelectOp::create(inner, loc, wins, argument, zero));
   }
   for (Operation *scalar : llvm::reverse(recipe.getOps())) {
-    Value adjoint =
-        scalar->getNumResults() == 1 ? adjoints.lookup(scalar->getResult(0))
-                                     : Value();
+    Value adjoint = scalar->getNumResults() == 1
+                        ? adjoints.lookup(scalar->getResult(0))
+                        : Value();
     if (!adjoint || scalar->getResult(0) == root)
       continue;
     // Widening the target leaves its gradient wide.
@@ -262,10 +257,10 @@ LogicalResult LinalgRule::give(Value outer, Value target, AffineMap map) {
     reverse.add(outer, recipe.build(b, loc, sizes, wide, Value()));
     return success();
   }
-  reverse.addChain(outer, [recipe, loc, sizes, wide](OpBuilder &builder,
-                                                     Value start) {
-    return recipe.build(builder, loc, sizes, wide, start);
-  });
+  reverse.addChain(outer,
+                   [recipe, loc, sizes, wide](OpBuilder &builder, Value start) {
+                     return recipe.build(builder, loc, sizes, wide, start);
+                   });
   return success();
 }
 
@@ -279,18 +274,17 @@ void LinalgRule::giveStart(const Seed &seed) {
     return;
   }
   Type element = getElementTypeOrSelf(start.getType());
-  reverse.add(start,
-              createElementwise(
-                  b, op.getLoc(),
-                  {start, op->getResult(seed.result), seed.gradient}, element,
-                  [&](OpBuilder &nested, Location at, ValueRange args) -> Value {
-                    Value wins = arith::CmpFOp::create(
-                        nested, at, arith::CmpFPredicate::OEQ, args[0],
-                        args[1]);
-                    return arith::SelectOp::create(
-                        nested, at, wins, args[2],
-                        createFloat(nested, at, element, 0));
-                  }));
+  reverse.add(
+      start,
+      createElementwise(
+          b, op.getLoc(), {start, op->getResult(seed.result), seed.gradient},
+          element,
+          [&](OpBuilder &nested, Location at, ValueRange args) -> Value {
+            Value wins = arith::CmpFOp::create(
+                nested, at, arith::CmpFPredicate::OEQ, args[0], args[1]);
+            return arith::SelectOp::create(nested, at, wins, args[2],
+                                           createFloat(nested, at, element, 0));
+          }));
 }
 
 LogicalResult LinalgRule::apply() {

@@ -30,10 +30,8 @@ void Reverse::addChain(Value value, Chain chain) {
 }
 
 void Reverse::replace(ValueRange old, ValueRange values) {
-  for (auto [from, to] : llvm::zip_equal(old, values)) {
+  for (auto [from, to] : llvm::zip_equal(old, values))
     replacements[from] = to;
-    forward.insert(to.getDefiningOp());
-  }
 }
 
 Value Reverse::resolve(Value value) const {
@@ -168,18 +166,20 @@ LogicalResult Reverse::differentiate(Operation *op) {
                          "one without");
 }
 
-LogicalResult Reverse::run() {
+void Reverse::analyse() {
   for (Operation &op : block.without_terminator())
     if (isForward(&op))
       markVaried(&op);
+}
+
+LogicalResult Reverse::run() {
   SmallVector<Operation *> ops;
   for (Operation &op : block.without_terminator())
     if (isForward(&op))
       ops.push_back(&op);
   for (Operation *op : llvm::reverse(ops)) {
-    bool isReached = llvm::any_of(op->getResults(), [&](Value result) {
-      return parts.contains(result);
-    });
+    bool isReached = llvm::any_of(
+        op->getResults(), [&](Value result) { return parts.contains(result); });
     if (isReached && failed(differentiate(op)))
       return failure();
   }

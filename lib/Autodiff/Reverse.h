@@ -48,7 +48,9 @@ public:
   /// Says that the gradient of a block argument is wanted.
   void want(BlockArgument argument) { varied.insert(argument); }
   /// Finds the values that depend on wanted arguments in a way that has a
-  /// derivative, then goes through the ops backwards.
+  /// derivative: their gradients are wanted too.
+  void analyse();
+  /// Goes through the ops backwards, from gradients that were added before.
   LogicalResult run();
 
   /// Whether the gradient of a value is wanted.
@@ -71,6 +73,7 @@ public:
   /// Puts `op`, of the program too, in the place of values that it also
   /// computes. The old ones stay until Split.
   void replace(ValueRange old, ValueRange values);
+  void addForward(Operation *op) { forward.insert(op); }
   Value resolve(Value value) const;
 
 private:

@@ -27,7 +27,8 @@ public:
 
 private:
   void apply(tensor::CastOp op);
-  void apply(tensor::ExtractSliceOp op);
+  LogicalResult apply(tensor::ExtractSliceOp op);
+  LogicalResult applyToCopies(tensor::ExtractSliceOp op);
   void apply(tensor::InsertSliceOp op);
   void apply(tensor::ExpandShapeOp op);
   void apply(tensor::CollapseShapeOp op);
@@ -63,12 +64,32 @@ void TensorRule::apply(tensor::CastOp cast) {
   give(cast.getSource(), getGradient());
 }
 
-void TensorRule::apply(tensor::ExtractSliceOp slice) {
+/// Rows that came back in copies are added up, copy by copy, so each copy has
+/// the gradient of the sum; the exchange carries it once.
+LogicalResult TensorRule::applyToCopies(tensor::ExtractSliceOp slice) {
+  Value d = getGradient();
+  for (Operation *user : slice.getSource().getUsers()) {
+    auto other = dyn_cast<tensor::ExtractSliceOp>(user);
+    if (!other || other.getType() != slice.getType() ||
+        reverse.get(other.getResult()) != d)
+      return slice.emitOpError("expected the copies of an exchange to be "
+                               "added up, to differentiate");
+  }
+  if (isConstantIntValue(slice.getMixedOffsets().front(), 0))
+    reverse.add(slice.getSource(), d);
+  return success();
+}
+
+LogicalResult TensorRule::apply(tensor::ExtractSliceOp slice) {
   Value source = slice.getSource();
-  give(source, tensor::InsertSliceOp::create(
-                   b, loc, getGradient(), zerosLike(source),
-                   slice.getMixedOffsets(), slice.getMixedSizes(),
-                   slice.getMixedStrides()));
+  if (source.getDefiningOp<ExchangeOp>() &&
+      cast<RankedTensorType>(source.getType()).getRank() == 3)
+    return applyToCopies(slice);
+  give(source,
+       tensor::InsertSliceOp::create(
+           b, loc, getGradient(), zerosLike(source), slice.getMixedOffsets(),
+           slice.getMixedSizes(), slice.getMixedStrides()));
+  return success();
 }
 
 void TensorRule::apply(tensor::InsertSliceOp insert) {
@@ -83,8 +104,7 @@ void TensorRule::apply(tensor::InsertSliceOp insert) {
     return;
   Value zeros = zerosLike(insert.getSource());
   if (zeros.getType() != insert.getSource().getType())
-    zeros =
-        tensor::CastOp::create(b, loc, insert.getSource().getType(), zeros);
+    zeros = tensor::CastOp::create(b, loc, insert.getSource().getType(), zeros);
   give(insert.getDest(), tensor::InsertSliceOp::create(
                              b, loc, zeros, d, insert.getMixedOffsets(),
                              insert.getMixedSizes(), insert.getMixedStrides()));
@@ -124,10 +144,9 @@ void TensorRule::apply(tensor::ConcatOp concat) {
   for (Value input : concat.getInputs()) {
     SmallVector<OpFoldResult> sizes = getSizes(b, loc, input);
     if (reverse.isWanted(input))
-      give(input,
-           tensor::ExtractSliceOp::create(
-               b, loc, cast<RankedTensorType>(input.getType()), d, offsets,
-               sizes, strides));
+      give(input, tensor::ExtractSliceOp::create(
+                      b, loc, cast<RankedTensorType>(input.getType()), d,
+                      offsets, sizes, strides));
     offsets[dim] = add(offsets[dim], sizes[dim]);
   }
 }
@@ -187,9 +206,8 @@ void TensorRule::apply(tensor::SplatOp splat) {
   auto rank =
       static_cast<unsigned>(cast<RankedTensorType>(d.getType()).getRank());
   Type wide = getWideType(splat.getInput().getType());
-  AffineMap maps[] = {
-      AffineMap::getMultiDimIdentityMap(rank, op->getContext()),
-      AffineMap::get(rank, 0, op->getContext())};
+  AffineMap maps[] = {AffineMap::getMultiDimIdentityMap(rank, op->getContext()),
+                      AffineMap::get(rank, 0, op->getContext())};
   SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::reduction);
   Value zero = createZeros(b, loc, {}, wide);
   reverse.add(splat.getInput(),
@@ -208,14 +226,15 @@ void TensorRule::apply(tensor::SplatOp splat) {
 std::optional<LogicalResult> TensorRule::apply() {
   using Result = std::optional<LogicalResult>;
   return llvm::TypeSwitch<Operation *, Result>(op)
-      .Case<tensor::CastOp, tensor::ExtractSliceOp, tensor::InsertSliceOp,
-            tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ConcatOp,
-            tensor::ExtractOp, tensor::InsertOp, tensor::FromElementsOp,
-            tensor::SplatOp>([&](auto concrete) -> Result {
-        apply(concrete);
-        return success();
-      })
-      .Case([&](tensor::PadOp pad) -> Result { return apply(pad); })
+      .Case<tensor::CastOp, tensor::InsertSliceOp, tensor::ExpandShapeOp,
+            tensor::CollapseShapeOp, tensor::ConcatOp, tensor::ExtractOp,
+            tensor::InsertOp, tensor::FromElementsOp, tensor::SplatOp>(
+          [&](auto concrete) -> Result {
+            apply(concrete);
+            return success();
+          })
+      .Case<tensor::ExtractSliceOp, tensor::PadOp>(
+          [&](auto concrete) -> Result { return apply(concrete); })
       .Default([](Operation *) -> Result { return std::nullopt; });
 }
 
