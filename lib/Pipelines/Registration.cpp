@@ -100,6 +100,13 @@ static void registerPhasePipelines() {
         *this, "hidden-blocks",
         llvm::cl::desc("blocks of the hidden dimension of experts"),
         llvm::cl::init(1)};
+    Option<bool> gradients{*this, "gradients",
+                           llvm::cl::desc("add the entry's way back")};
+    Option<bool> recompute{*this, "recompute",
+                           llvm::cl::desc("keep less for the way back")};
+    Option<bool> packGradients{
+        *this, "pack-gradients",
+        llvm::cl::desc("pack gradients as their parameters")};
     ListOption<std::string> disableFusion{
         *this, "disable-fusion",
         llvm::cl::desc("fusions to leave out: " + moe::listFusions())};
@@ -131,6 +138,9 @@ static void registerPhasePipelines() {
           options.hiddenBlocks = given.hiddenBlocks;
           options.entry = given.entry;
           options.oracle = given.oracle;
+          options.gradients = given.gradients;
+          options.recompute = given.recompute;
+          options.packGradients = given.packGradients;
           options.vectorBits = given.vectorBits;
           options.dotBF16 = given.dotBF16;
           options.disabledFusions = *disabled;
