@@ -48,8 +48,8 @@ struct DecomposePass : public moe::impl::DecomposePassBase<DecomposePass> {
     for (Operation *op : ops) {
       rewriter.setInsertionPoint(op);
       llvm::TypeSwitch<Operation *>(op)
-          .Case<GateOp, CountOp, CapacityOp, AssignOp, NoiseOp, DispatchOp,
-                CombineOp, SourcesOp, GroupedMatmulOp, PackOp>(
+          .Case<GateOp, CountOp, CapacityOp, AssignOp, NoiseOp, LossOp,
+                DispatchOp, CombineOp, SourcesOp, GroupedMatmulOp, PackOp>(
               [&](auto typed) { decompose(rewriter, typed); })
           .Case([&](ExpertOp expert) { lowerExpertToLoops(rewriter, expert); });
     }
