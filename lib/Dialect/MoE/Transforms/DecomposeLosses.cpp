@@ -177,10 +177,9 @@ Value LossBuilder::sumBlocks(Value rows) {
 }
 
 Value LossBuilder::addOverRanks(Value mine) {
-  OperationState state(b.getLoc(), "moe.all_reduce");
-  state.addOperands(mine);
-  state.addTypes(mine.getType());
-  return b.create(state)->getResult(0);
+  return AllReduceOp::create(b, mine.getType(), mine, /*outs=*/ValueRange(),
+                             /*layer=*/IntegerAttr())
+      ->getResult(0);
 }
 
 /// What `scope = global` puts together: `[1, ..]` of `[B, ..]` and all ranks.
