@@ -231,5 +231,7 @@ void mlir::moe::registerBufferizableOpInterfaceExternalModels(
     ReceiveSizesOp::attachInterface<ReceiveSizesOpModel>(*context);
     ExchangeOp::attachInterface<ExchangeOpModel>(*context);
     GatherWeightsOp::attachInterface<ComputeOpModel<GatherWeightsOp>>(*context);
+    AllReduceOp::attachInterface<ComputeOpModel<AllReduceOp>>(*context);
+    ReduceWeightsOp::attachInterface<ComputeOpModel<ReduceWeightsOp>>(*context);
   });
 }

@@ -51,7 +51,8 @@ struct DecomposePass : public moe::impl::DecomposePassBase<DecomposePass> {
           .Case<GateOp, CountOp, CapacityOp, AssignOp, NoiseOp, LossOp,
                 DispatchOp, CombineOp, SourcesOp, GroupedMatmulOp, PackOp>(
               [&](auto typed) { decompose(rewriter, typed); })
-          .Case([&](ExpertOp expert) { lowerExpertToLoops(rewriter, expert); });
+          .Case([&](ExpertOp expert) { lowerExpertToLoops(rewriter, expert); })
+          .Case([&](ReplicateOp op) { rewriter.replaceOp(op, op.getValue()); });
     }
     orderContractions(rewriter, getOperation());
   }

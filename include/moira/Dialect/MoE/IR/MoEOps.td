@@ -9,6 +9,7 @@ include "moira/Dialect/MoE/IR/LossOps.td"
 include "moira/Dialect/MoE/IR/MovementOps.td"
 include "moira/Dialect/MoE/IR/ExpertOps.td"
 include "moira/Dialect/MoE/IR/CollectiveOps.td"
+include "moira/Dialect/MoE/IR/ReductionOps.td"
 include "moira/Dialect/MoE/IR/ProgramOps.td"
 
 #endif // MOIRA_DIALECT_MOE_IR_MOEOPS_TD
