@@ -306,15 +306,16 @@ Value LossBuilder::countTokens() {
 
 /// `[B, E]`: pairs that chose an expert, of first choices only for gshard.
 Value LossBuilder::countPairs() {
-  Value ids = op.getIds();
-  if (op.getKind() == LossKind::GShard)
-    ids = b.slice(ids, {attr(0), attr(0)}, {b.size(ids, 0), attr(1)}, 2);
   OpFoldResult tokens = b.size(logits, 0), experts = b.size(logits, 1);
   Value pairs = b.filled({tokens, experts}, b.i32(0));
   pairs = b.generic(
-      "ppr", {{ids, {0, 2}}}, {{pairs, {0, 1}}}, [&](ValueRange args) {
+      "ppr", {{op.getIds(), {0, 2}}}, {{pairs, {0, 1}}}, [&](ValueRange args) {
         Value chosen =
             b.compare(CmpIPredicate::eq, args[0], b.toI32(b.loopIndex(1)));
+        if (op.getKind() == LossKind::GShard)
+          chosen = arith::AndIOp::create(
+              b, chosen,
+              b.compare(CmpIPredicate::eq, b.loopIndex(2), b.index(0)));
         Value one = b.select(chosen, b.i32(1), b.i32(0));
         return Values{b.add(args[1], one)};
       })[0];
