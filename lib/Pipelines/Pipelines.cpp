@@ -106,8 +106,10 @@ static void buildSharded(OpPassManager &manager,
     cut.blocks = options.hiddenBlocks;
     manager.addNestedPass<func::FuncOp>(moe::createCutHiddenPass(cut));
   }
-  if (!isSharded(options))
+  if (!isSharded(options)) {
+    manager.addPass(moe::createExpandLossesPass());
     return;
+  }
   addNumbers(manager);
   moe::ShardPassOptions shard;
   shard.entry = options.entry;
@@ -115,6 +117,7 @@ static void buildSharded(OpPassManager &manager,
   shard.copies = options.copies;
   shard.spare = options.spareSlots;
   manager.addPass(moe::createShardPass(shard));
+  manager.addPass(moe::createExpandLossesPass());
   addCleanup(manager);
 }
 
