@@ -148,6 +148,16 @@ static void buildScheduled(OpPassManager &manager,
   addCleanup(manager);
 }
 
+/// The code of optimizers.
+static void addUpdates(OpPassManager &manager, const PipelineOptions &options) {
+  if (options.updates.empty())
+    return;
+  moe::AddUpdatesPassOptions updates;
+  for (const std::string &rule : options.updates)
+    updates.rules.push_back(rule);
+  manager.addPass(moe::createAddUpdatesPass(updates));
+}
+
 /// Variants, experts as grouped matmuls, packed parameters; or the oracle.
 static void buildKernels(OpPassManager &manager,
                          const PipelineOptions &options) {
@@ -162,6 +172,7 @@ static void buildKernels(OpPassManager &manager,
     manager.addPass(moe::createDecomposePass());
     manager.addPass(moe::createAssignLayoutsPass());
     addCleanup(manager);
+    addUpdates(manager, options);
     return;
   }
   moe::FormKernelsPassOptions kernels;
@@ -182,6 +193,7 @@ static void buildKernels(OpPassManager &manager,
   for (moe::RowClass rowClass : options.rowClasses)
     variants.rows.push_back(moe::stringifyRowClass(rowClass).str());
   manager.addPass(moe::createCreateVariantsPass(variants));
+  addUpdates(manager, options);
 }
 
 /// Memrefs: compact arguments and results, inputs never written.
