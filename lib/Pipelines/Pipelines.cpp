@@ -130,6 +130,7 @@ static void buildScheduled(OpPassManager &manager,
 static void buildKernels(OpPassManager &manager,
                          const PipelineOptions &options) {
   addNumbers(manager);
+  manager.addPass(moe::createDecomposeSoftmaxPass());
   if (options.exposeRouting || options.replayRouting) {
     moe::ExposeRoutingPassOptions expose;
     expose.function = options.entry;
