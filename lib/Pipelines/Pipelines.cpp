@@ -3,6 +3,10 @@
 
 #include "moira/Pipelines/Pipelines.h"
 
+#if __has_include("moira/Autodiff/Passes.h")
+#include "moira/Autodiff/Passes.h"
+#define MOIRA_HAS_AUTODIFF 1
+#endif
 #include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/Transforms/Fusions.h"
@@ -41,6 +45,8 @@ llvm::StringRef moira::stringifyPhase(Phase phase) {
     return "input";
   case Phase::Sharded:
     return "sharded";
+  case Phase::Differentiated:
+    return "differentiated";
   case Phase::Scheduled:
     return "scheduled";
   case Phase::Kernels:
@@ -112,6 +118,22 @@ static void buildSharded(OpPassManager &manager,
   shard.spare = options.spareSlots;
   manager.addPass(moe::createShardPass(shard));
   manager.addPass(moe::createExpandLossesPass());
+  addCleanup(manager);
+}
+
+/// The entry with what its way back needs, and the way back.
+static void buildDifferentiated(OpPassManager &manager,
+                                const PipelineOptions &options) {
+  if (!options.gradients)
+    return;
+  // Ops of the way back keep the numbers of their layers.
+  addNumbers(manager);
+#ifdef MOIRA_HAS_AUTODIFF
+  moe::DifferentiatePassOptions differentiate;
+  differentiate.entry = options.entry;
+  differentiate.recompute = options.recompute;
+  manager.addPass(moe::createDifferentiatePass(differentiate));
+#endif
   addCleanup(manager);
 }
 
@@ -257,6 +279,9 @@ void moira::buildPhase(OpPassManager &manager, Phase phase,
     return;
   case Phase::Sharded:
     buildSharded(manager, options);
+    break;
+  case Phase::Differentiated:
+    buildDifferentiated(manager, options);
     break;
   case Phase::Scheduled:
     buildScheduled(manager, options);

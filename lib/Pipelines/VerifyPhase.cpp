@@ -66,10 +66,10 @@ static LogicalResult verifyTensorForm(Operation *op, StringRef phase) {
   return success();
 }
 
-static LogicalResult verifySharded(Operation *op) {
+static LogicalResult verifySharded(Operation *op, StringRef phase) {
   if (isa<ChunksOp>(op) || getChunk(op))
-    return op->emitOpError("expected no chunks at the end of phase sharded");
-  return verifyTensorForm(op, "sharded");
+    return op->emitOpError("expected no chunks at the end of phase ") << phase;
+  return verifyTensorForm(op, phase);
 }
 
 static LogicalResult verifyScheduled(Operation *op) {
@@ -150,7 +150,8 @@ static LogicalResult verify(moira::Phase end, Operation *op) {
   case moira::Phase::Input:
     return verifyInput(op);
   case moira::Phase::Sharded:
-    return verifySharded(op);
+  case moira::Phase::Differentiated:
+    return verifySharded(op, moira::stringifyPhase(end));
   case moira::Phase::Scheduled:
     return verifyScheduled(op);
   case moira::Phase::Kernels:

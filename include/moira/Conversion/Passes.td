@@ -144,7 +144,7 @@ def AddContextPass : Pass<"moe-add-context", "::mlir::ModuleOp"> {
   let summary = "make the context the first argument of every entry";
   let description = [{
     Gives each entry (the functions of `moe.variants`, or the entry named by
-    `entry`) a leading `!llvm.ptr` argument, the moira_ctx of moira/abi.h, and the
+    `entry` and its way back) a leading `!llvm.ptr` argument, the moira_ctx of moira/abi.h, and the
     attribute `moe.kind = "step"`; functions that pack parameters get it with
     `"pack"`. Functions that nothing names then, other programs of the file, are
     erased: their layers call the runtime too, and have no context.

@@ -225,6 +225,8 @@ void mlir::moe::registerBufferizableOpInterfaceExternalModels(
     SourcesOp::attachInterface<ComputeOpModel<SourcesOp>>(*context);
     GroupedMatmulOp::attachInterface<ComputeOpModel<GroupedMatmulOp>>(*context);
     PackOp::attachInterface<ComputeOpModel<PackOp>>(*context);
+    GateGradientOp::attachInterface<ComputeOpModel<GateGradientOp>>(*context);
+    PairDotOp::attachInterface<ComputeOpModel<PairDotOp>>(*context);
     AllGatherOp::attachInterface<ComputeOpModel<AllGatherOp>>(*context);
     GatherCountsOp::attachInterface<ComputeOpModel<GatherCountsOp>>(*context);
     SlotShardsOp::attachInterface<ComputeOpModel<SlotShardsOp>>(*context);
