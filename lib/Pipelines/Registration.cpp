@@ -1,6 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "moira/Autodiff/Passes.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 #include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
@@ -160,6 +161,7 @@ static void registerPhasePipelines() {
 
 void moira::registerPasses() {
   moe::registerMoEPasses();
+  moe::registerMoiraAutodiffPasses();
   moe::registerMoiraConversionPasses();
   moe::registerMoiraPipelinesPasses();
   moe::registerMoiraSchedulePasses();

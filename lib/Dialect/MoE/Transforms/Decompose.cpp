@@ -49,9 +49,10 @@ struct DecomposePass : public moe::impl::DecomposePassBase<DecomposePass> {
       rewriter.setInsertionPoint(op);
       llvm::TypeSwitch<Operation *>(op)
           .Case<GateOp, CountOp, CapacityOp, AssignOp, NoiseOp, DispatchOp,
-                CombineOp, SourcesOp, GroupedMatmulOp, PackOp>(
-              [&](auto typed) { decompose(rewriter, typed); })
-          .Case([&](ExpertOp expert) { lowerExpertToLoops(rewriter, expert); });
+                CombineOp, SourcesOp, GroupedMatmulOp, PackOp, GateGradientOp,
+                PairDotOp>([&](auto typed) { decompose(rewriter, typed); })
+          .Case([&](ExpertOp expert) { lowerExpertToLoops(rewriter, expert); })
+          .Case([&](ReplicateOp op) { rewriter.replaceOp(op, op.getValue()); });
     }
     orderContractions(rewriter, getOperation());
   }

@@ -23,6 +23,8 @@ void decompose(RewriterBase &rewriter, CombineOp op);
 void decompose(RewriterBase &rewriter, SourcesOp op);
 void decompose(RewriterBase &rewriter, GroupedMatmulOp op);
 void decompose(RewriterBase &rewriter, PackOp op);
+void decompose(RewriterBase &rewriter, GateGradientOp op);
+void decompose(RewriterBase &rewriter, PairDotOp op);
 
 } // namespace mlir::moe::detail
 
