@@ -37,6 +37,35 @@ def DecomposePass : Pass<"moe-decompose"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def ExpandLossesPass : Pass<"moe-expand-losses"> {
+  let summary = "replace auxiliary losses by their meaning in linalg";
+  let description = [{
+    Every `moe.loss` becomes linalg with arith and math in its bodies, so that it
+    is differentiated and compiled like any arithmetic. Where a loss is `over_ranks`,
+    sums of ranks are put together by `moe.all_reduce`: the sums over tokens for
+    scope `global`, the ranks' losses and the number of blocks that have tokens for
+    the others.
+
+    ```mlir
+    %l = moe.loss z %logits over_ranks : tensor<?x8xf32> -> tensor<f32>
+    ```
+    becomes
+    ```mlir
+    %squares = linalg.generic ...    // log(sum of exp)^2 of every token
+    %sums = linalg.generic ...       // by block
+    ...
+    %all = moe.all_reduce %mine : tensor<f32> -> tensor<f32>
+    %l = linalg.generic ...          // by the number of blocks
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [
+    Statistic<"numLosses", "losses", "Losses that were replaced">];
+}
+
 def ExpandMathPass : Pass<"moe-expand-math"> {
   let summary = "replace elementary functions on f32 by shared arithmetic";
   let description = [{
