@@ -157,6 +157,7 @@ static void addUpdates(OpPassManager &manager, const PipelineOptions &options) {
 static void buildKernels(OpPassManager &manager,
                          const PipelineOptions &options) {
   addNumbers(manager);
+  manager.addPass(moe::createDecomposeSoftmaxPass());
   if (options.exposeRouting || options.replayRouting) {
     moe::ExposeRoutingPassOptions expose;
     expose.function = options.entry;
