@@ -59,7 +59,8 @@ static Value getChunk(Operation *op) {
 
 static LogicalResult verifyTensorForm(Operation *op, StringRef phase) {
   if (isOfRanks(op) &&
-      (hasBufferForm(op) || isa<StartExchangeOp, StartGatherOp, WaitOp>(op)))
+      (hasBufferForm(op) || isa<StartExchangeOp, StartGatherOp,
+                                StartAllReduceOp, StartReduceOp, WaitOp>(op)))
     return op->emitOpError("expected no asynchronous or buffer form at the end "
                            "of phase ")
            << phase;
@@ -118,7 +119,7 @@ static LogicalResult verifyBufferized(Operation *op) {
           return op->emitOpError("expected no tensors at the end of phase "
                                  "bufferized, got ")
                  << type;
-  if (isa<ExchangeOp, GatherWeightsOp>(op))
+  if (isa<ExchangeOp, GatherWeightsOp, AllReduceOp, ReduceWeightsOp>(op))
     return op->emitOpError("expected a start and a wait at the end of phase "
                            "bufferized");
   if (isa<bufferization::BufferizationDialect>(op->getDialect()))

@@ -5,6 +5,7 @@
 #define MOIRA_DIALECT_MOE_IR_MOEOPS_TD
 
 include "moira/Dialect/MoE/IR/RoutingOps.td"
+include "moira/Dialect/MoE/IR/LossOps.td"
 include "moira/Dialect/MoE/IR/MovementOps.td"
 include "moira/Dialect/MoE/IR/ExpertOps.td"
 include "moira/Dialect/MoE/IR/GradientOps.td"
