@@ -118,6 +118,8 @@ static void buildSharded(OpPassManager &manager,
   shard.spare = options.spareSlots;
   manager.addPass(moe::createShardPass(shard));
   manager.addPass(moe::createExpandLossesPass());
+  if (!options.gradients)
+    manager.addPass(moe::createFoldReplicatesPass());
   addCleanup(manager);
 }
 
@@ -134,6 +136,8 @@ static void buildDifferentiated(OpPassManager &manager,
   differentiate.recompute = options.recompute;
   manager.addPass(moe::createDifferentiatePass(differentiate));
 #endif
+  if (isSharded(options))
+    manager.addPass(moe::createFoldReplicatesPass());
   addCleanup(manager);
 }
 
