@@ -3,10 +3,7 @@
 
 #include "moira/Pipelines/Pipelines.h"
 
-#if __has_include("moira/Autodiff/Passes.h")
 #include "moira/Autodiff/Passes.h"
-#define MOIRA_HAS_AUTODIFF 1
-#endif
 #include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/Transforms/Fusions.h"
@@ -130,12 +127,10 @@ static void buildDifferentiated(OpPassManager &manager,
     return;
   // Ops of the way back keep the numbers of their layers.
   addNumbers(manager);
-#ifdef MOIRA_HAS_AUTODIFF
   moe::DifferentiatePassOptions differentiate;
   differentiate.entry = options.entry;
   differentiate.recompute = options.recompute;
   manager.addPass(moe::createDifferentiatePass(differentiate));
-#endif
   if (isSharded(options))
     manager.addPass(moe::createFoldReplicatesPass());
   addCleanup(manager);
@@ -152,10 +147,21 @@ static void buildScheduled(OpPassManager &manager,
   addCleanup(manager);
 }
 
+/// The code of optimizers.
+static void addUpdates(OpPassManager &manager, const PipelineOptions &options) {
+  if (options.updates.empty())
+    return;
+  moe::AddUpdatesPassOptions updates;
+  for (const std::string &rule : options.updates)
+    updates.rules.push_back(rule);
+  manager.addPass(moe::createAddUpdatesPass(updates));
+}
+
 /// Variants, experts as grouped matmuls, packed parameters; or the oracle.
 static void buildKernels(OpPassManager &manager,
                          const PipelineOptions &options) {
   addNumbers(manager);
+  manager.addPass(moe::createDecomposeSoftmaxPass());
   if (options.exposeRouting || options.replayRouting) {
     moe::ExposeRoutingPassOptions expose;
     expose.function = options.entry;
@@ -166,6 +172,7 @@ static void buildKernels(OpPassManager &manager,
     manager.addPass(moe::createDecomposePass());
     manager.addPass(moe::createAssignLayoutsPass());
     addCleanup(manager);
+    addUpdates(manager, options);
     return;
   }
   moe::FormKernelsPassOptions kernels;
@@ -186,6 +193,7 @@ static void buildKernels(OpPassManager &manager,
   for (moe::RowClass rowClass : options.rowClasses)
     variants.rows.push_back(moe::stringifyRowClass(rowClass).str());
   manager.addPass(moe::createCreateVariantsPass(variants));
+  addUpdates(manager, options);
 }
 
 /// Memrefs: compact arguments and results, inputs never written.

@@ -1,6 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "moira/Autodiff/Passes.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 #include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
@@ -107,6 +108,9 @@ static void registerPhasePipelines() {
     Option<bool> packGradients{
         *this, "pack-gradients",
         llvm::cl::desc("pack gradients as their parameters")};
+    ListOption<std::string> updates{
+        *this, "updates",
+        llvm::cl::desc("optimizers to bring the code of: sgd, adam, adamw")};
     ListOption<std::string> disableFusion{
         *this, "disable-fusion",
         llvm::cl::desc("fusions to leave out: " + moe::listFusions())};
@@ -140,6 +144,8 @@ static void registerPhasePipelines() {
           options.oracle = given.oracle;
           options.gradients = given.gradients;
           options.recompute = given.recompute;
+          for (const std::string &rule : given.updates)
+            options.updates.push_back(rule);
           options.packGradients = given.packGradients;
           options.vectorBits = given.vectorBits;
           options.dotBF16 = given.dotBF16;
@@ -155,6 +161,7 @@ static void registerPhasePipelines() {
 
 void moira::registerPasses() {
   moe::registerMoEPasses();
+  moe::registerMoiraAutodiffPasses();
   moe::registerMoiraConversionPasses();
   moe::registerMoiraPipelinesPasses();
   moe::registerMoiraSchedulePasses();

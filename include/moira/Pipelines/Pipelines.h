@@ -77,6 +77,8 @@ struct PipelineOptions {
   bool gradients = false;
   /// Keeps less of the forward pass and computes it again.
   bool recompute = false;
+  /// Optimizers whose code the program brings: "sgd", "adam", "adamw".
+  llvm::SmallVector<std::string> updates;
   /// Gradients of packed parameters come packed as the parameter is.
   bool packGradients = false;
   /// Name of the source file and description of the target, for the manifest.

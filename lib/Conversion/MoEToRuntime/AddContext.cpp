@@ -38,6 +38,9 @@ struct AddContext : public moe::impl::AddContextPassBase<AddContext> {
       for (func::FuncOp function : *functions)
         addStep(function, function.getName(), "only");
     }
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function->hasAttr("moe.update"))
+        addStep(function, function.getName(), "only");
     addPacks();
     eraseOthers();
   }

@@ -310,6 +310,8 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
                          {"variants", json::Array()}};
     if (auto ranks = step->getAttrOfType<IntegerAttr>("moe.ranks"))
       entry["ranks"] = ranks.getInt();
+    if (auto rule = step->getAttrOfType<StringAttr>("moe.update"))
+      entry["update"] = rule.getValue();
     if (auto back = step->getAttrOfType<FlatSymbolRefAttr>(kBackwardAttrName)) {
       entry["backward"] = back.getValue();
       auto count = step->getAttrOfType<IntegerAttr>(kResidualsAttrName);

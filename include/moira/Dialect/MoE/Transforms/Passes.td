@@ -37,6 +37,26 @@ def DecomposePass : Pass<"moe-decompose"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def DecomposeSoftmaxPass : Pass<"moe-decompose-softmax"> {
+  let summary = "replace linalg.softmax by what it means";
+  let description = [{
+    Upstream's own decomposition: the maximum along the dimension, exp of the
+    differences to it, their sum, the quotients. It stands behind differentiation,
+    which has a shorter rule for the op as a whole, and before bufferization, which
+    knows no softmax.
+
+    ```mlir
+    %y = linalg.softmax dimension(1) ins(%x : tensor<?x8xf32>)
+        outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+    ```
+    becomes four `linalg.generic`.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def ExpandLossesPass : Pass<"moe-expand-losses"> {
   let summary = "replace auxiliary losses by their meaning in linalg";
   let description = [{
