@@ -61,11 +61,18 @@ private:
 LogicalResult LinalgRule::checkMaps() {
   if (!op.hasPureTensorSemantics())
     return op->emitOpError("expected tensors to differentiate");
-  for (auto [i, map] : llvm::enumerate(view.maps))
-    if (!map.isProjectedPermutation())
+  for (auto [i, map] : llvm::enumerate(view.maps)) {
+    bool isFine = map.isProjectedPermutation(/*allowZeroInResults=*/true);
+    // A constant stands for a dim of one element.
+    for (auto [dim, expr] : llvm::enumerate(map.getResults()))
+      if (isa<AffineConstantExpr>(expr))
+        isFine &=
+            cast<ShapedType>(view.operands[i].getType()).getDimSize(dim) == 1;
+    if (!isFine)
       return op->emitOpError("expected projected permutations as maps to "
                              "differentiate, operand #")
              << i << " has " << AffineMapAttr::get(map);
+  }
   return success();
 }
 

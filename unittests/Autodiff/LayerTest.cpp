@@ -84,7 +84,6 @@ static std::string print(const LayerText &layer) {
 #mn = affine_map<(m, n) -> (m, n)>
 #col = affine_map<(m, n) -> (n)>
 #one = affine_map<(m, n) -> (m, 0)>
-#row = affine_map<(m, n) -> (m)>
 )";
   text += "func.func @main(%x: tensor<?x4xf64>, %router: tensor<" + E +
           "x4xf64> {moe.param = #moe.param<\"router\">}, %w1: tensor<" + E +
@@ -200,17 +199,12 @@ static std::string print(const LayerText &layer) {
   }
   text += product("y", hidden, "%w2e", 3, 5, layer.bias ? "%b2e" : "");
   if (layer.rowScalars)
-    // A row of one number and its result meet in a sum of one term.
-    text += "    %zeros = linalg.fill ins(%f0 : f64) outs(%y_e : "
-            "tensor<?x3xf64>) -> tensor<?x3xf64>\n"
-            "    %scaled = linalg.generic {indexing_maps = [#mn2, #mk, #mn2], "
-            "iterator_types = [\"parallel\", \"parallel\", \"reduction\"]} "
-            "ins(%y, %s : tensor<?x3xf64>, tensor<?x1xf64>) outs(%zeros : "
-            "tensor<?x3xf64>) {\n"
+    text += "    %scaled = linalg.generic {indexing_maps = [#mn, #one, #mn], "
+            "iterator_types = [\"parallel\", \"parallel\"]} ins(%y, %s : "
+            "tensor<?x3xf64>, tensor<?x1xf64>) outs(%y_e : tensor<?x3xf64>) {\n"
             "    ^bb1(%v: f64, %w: f64, %o: f64):\n"
             "      %p = arith.mulf %v, %w : f64\n"
-            "      %q = arith.addf %o, %p : f64\n"
-            "      linalg.yield %q : f64\n    } -> tensor<?x3xf64>\n"
+            "      linalg.yield %p : f64\n    } -> tensor<?x3xf64>\n"
             "    moe.yield %scaled : tensor<?x3xf64>\n  }\n";
   else
     text += "    moe.yield %y : tensor<?x3xf64>\n  }\n";
