@@ -3,10 +3,7 @@
 
 #include "moira/Pipelines/Pipelines.h"
 
-#if __has_include("moira/Autodiff/Passes.h")
 #include "moira/Autodiff/Passes.h"
-#define MOIRA_HAS_AUTODIFF 1
-#endif
 #include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/Transforms/Fusions.h"
@@ -118,6 +115,8 @@ static void buildSharded(OpPassManager &manager,
   shard.spare = options.spareSlots;
   manager.addPass(moe::createShardPass(shard));
   manager.addPass(moe::createExpandLossesPass());
+  if (!options.gradients)
+    manager.addPass(moe::createFoldReplicatesPass());
   addCleanup(manager);
 }
 
@@ -128,12 +127,12 @@ static void buildDifferentiated(OpPassManager &manager,
     return;
   // Ops of the way back keep the numbers of their layers.
   addNumbers(manager);
-#ifdef MOIRA_HAS_AUTODIFF
   moe::DifferentiatePassOptions differentiate;
   differentiate.entry = options.entry;
   differentiate.recompute = options.recompute;
   manager.addPass(moe::createDifferentiatePass(differentiate));
-#endif
+  if (isSharded(options))
+    manager.addPass(moe::createFoldReplicatesPass());
   addCleanup(manager);
 }
 

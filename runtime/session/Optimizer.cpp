@@ -16,6 +16,8 @@ using namespace moira::runtime;
 /// Elements that a thread updates at a time: all that is read and written of
 /// them stays in the second cache level.
 static constexpr int64_t chunkElements = 8192;
+/// Results of an entry: parameter, two states, a rounded copy.
+static constexpr int64_t mostResults = 4;
 /// About what an element takes; only says what is worth a thread.
 static constexpr int64_t nanosecondsPerElement = 2;
 
@@ -201,7 +203,13 @@ public:
     }
     ctx->api->release(ctx, 0, mark);
   }
-  void begin() { step.begin(nullptr, nullptr); }
+  /// Starts with all the memory that any part needs, so that it does not matter
+  /// which worker gets how many.
+  Status begin() {
+    step.begin(nullptr, nullptr);
+    return step.arena(0).reserve(chunkElements * int64_t(sizeof(double)) *
+                                 mostResults);
+  }
   bool hasFailed() const { return step.hasFailed(); }
   Status finish() { return step.finish(); }
 
@@ -268,7 +276,7 @@ Status Optimizer::update(const UpdateOptions &options,
   while (static_cast<int>(workers.size()) < pool.threads())
     workers.push_back(std::make_unique<Worker>(account));
   for (std::unique_ptr<Worker> &worker : workers)
-    worker->begin();
+    MOIRA_RETURN_IF_ERROR(worker->begin());
   auto body = [&](int64_t index, int64_t worker) {
     const Job &job = jobs[index];
     if (!workers[worker]->hasFailed())
