@@ -11,6 +11,7 @@ The losses of the committed run are in curve-pytorch.csv.
 import argparse
 import csv
 import math
+import re
 import time
 
 import numpy
@@ -105,6 +106,25 @@ def windows(text, seed, step, batch):
     return rows[:, :-1], rows[:, 1:]
 
 
+def write_fingerprints(model, path):
+    """Of each gradient, experts put together, its norm and its product with a
+    vector of the numbers -5..5: enough to compare by, and small."""
+    stacks = {}
+    for name, parameter in model.p.items():
+        grad = parameter.grad
+        grad = torch.zeros_like(parameter) if grad is None else grad
+        name = re.sub(r"experts\.\d+\.", "experts.{}.", name)
+        stacks.setdefault(name, []).append(grad.flatten().double())
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("parameter", "norm", "product"))
+        for name, parts in stacks.items():
+            grad = torch.cat(parts)
+            numbers = torch.arange(len(grad)) * 7 % 11 - 5
+            writer.writerow((name, f"{grad.norm().item():.9g}",
+                             f"{(grad @ numbers.double()).item():.9g}"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("text", nargs="+", help="text files, put together")
@@ -117,6 +137,8 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--curve", help="write step and loss here, as CSV")
     parser.add_argument("--gradients", help="write those of step 0 here")
+    parser.add_argument("--fingerprints",
+                        help="write numbers to know those of step 0 by, as CSV")
     options = parser.parse_args()
 
     text = b"".join(open(path, "rb").read() for path in options.text)
@@ -133,6 +155,8 @@ def main():
         if step == 0 and options.gradients:
             save_file({name: torch.zeros_like(p) if p.grad is None else p.grad
                        for name, p in model.p.items()}, options.gradients)
+        if step == 0 and options.fingerprints:
+            write_fingerprints(model, options.fingerprints)
         norm = torch.nn.utils.clip_grad_norm_(parameters, options.clip)
         optimizer.step()
         rows.append((step, loss.item(), entropy.item(), balance.item(),
