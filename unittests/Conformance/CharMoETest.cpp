@@ -79,17 +79,19 @@ TEST_F(CharMoE, GradientsAreThoseOfPyTorch) {
   const Manifest &manifest = session->manifest();
   const EntrySpec &back = manifest.entries[manifest.findEntry("main_backward")];
   ASSERT_EQ(back.results.size(), expected.size());
-  for (auto [spec, gradient] : llvm::zip(back.results, gradients)) {
-    const std::string &name = spec.gradient->parameter;
+  ASSERT_EQ(gradients.size(), expected.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const ResultTensor &gradient = gradients[i];
+    const std::string &name = back.results[i].gradient->parameter;
     ASSERT_EQ(expected.count(name), 1u) << name;
     int64_t count = 1;
     for (int64_t size : gradient.shape)
       count *= size;
     const float *values = static_cast<const float *>(gradient.data);
     double squares = 0, product = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      squares += double(values[i]) * values[i];
-      product += double(values[i]) * double(i * 7 % 11 - 5);
+    for (int64_t j = 0; j < count; ++j) {
+      squares += double(values[j]) * values[j];
+      product += double(values[j]) * double(j * 7 % 11 - 5);
     }
     double norm = expected[name][0];
     EXPECT_NEAR(std::sqrt(squares), norm, 1e-4 * norm) << name;
