@@ -233,5 +233,7 @@ void mlir::moe::registerBufferizableOpInterfaceExternalModels(
     ReceiveSizesOp::attachInterface<ReceiveSizesOpModel>(*context);
     ExchangeOp::attachInterface<ExchangeOpModel>(*context);
     GatherWeightsOp::attachInterface<ComputeOpModel<GatherWeightsOp>>(*context);
+    AllReduceOp::attachInterface<ComputeOpModel<AllReduceOp>>(*context);
+    ReduceWeightsOp::attachInterface<ComputeOpModel<ReduceWeightsOp>>(*context);
   });
 }
