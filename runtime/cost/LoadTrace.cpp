@@ -103,7 +103,7 @@ void LoadTrace::aim() {
   constexpr double dead = 1e-5;
   if (now < settling) {
     // Two to four experts take nearly all.
-    static constexpr double top[] = {0.52, 0.28, 0.11, 0.05};
+    static constexpr double top[] = {0.49, 0.27, 0.13, 0.06};
     for (int i = 0; i < experts; ++i)
       target[order[i]] =
           std::log(i < 4 ? top[i] : 0.04 * std::pow(i - 3, -2.5) + dead);
