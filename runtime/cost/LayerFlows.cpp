@@ -1,0 +1,134 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "cost/LayerFlows.h"
+
+#include <algorithm>
+
+using namespace moira;
+using namespace moira::runtime;
+
+Status LayerShape::check() const {
+  auto invalid = [](const char *what, int64_t got) {
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("layer: expected ", what, ", got ", got));
+  };
+  if (ranks < 1)
+    return invalid("at least 1 rank", ranks);
+  if (experts < 1)
+    return invalid("at least 1 expert", experts);
+  if (shards < 1)
+    return invalid("at least 1 shard", shards);
+  if (int64_t(experts) * shards > INT32_MAX / ranks)
+    return invalid("experts and shards whose product with ranks fits 31 bits",
+                   int64_t(experts) * shards);
+  if (spareSlots() < 0)
+    return invalid("slots for all shards", slots);
+  for (int64_t bytes : {rowBytes, resultBytes, partialBytes,
+                        resultGradientBytes, rowGradientBytes, hiddenBytes})
+    if (bytes < 0)
+      return invalid("0 or more bytes of a row", bytes);
+  for (const WeightShape &weight : weights)
+    if (weight.bytes < 0 || weight.gradientBytes < 0)
+      return invalid("0 or more bytes of a weight",
+                     std::min(weight.bytes, weight.gradientBytes));
+  return Status();
+}
+
+LayerFlows::LayerFlows(const LayerShape &shape, int groups, int groupSize)
+    : shape(shape), ranks(shape.ranks), groupCount(groups),
+      groupSize(groupSize) {
+  perShadow = shape.shards;
+  // Spare slots are where shadows will stand; here they count behind the rest.
+  int shadows = std::max(shape.spareSlots(), 0) / perShadow;
+  width = shape.slots + shadows * perShadow;
+  pairList.resize(size_t(ranks) * ranks);
+  slotTotals.resize(size_t(ranks) * width);
+  own.resize(ranks);
+  if (groups > 1)
+    fromGroups.resize(size_t(groups) * ranks * width);
+}
+
+void LayerFlows::move(int source, Place place, double rows, double sign) {
+  if (rows <= 0)
+    return;
+  Flow &flow = pairList[size_t(source) * ranks + place.rank];
+  flow.amount += sign * rows;
+  flow.messages += sign;
+  slotTotals[size_t(place.rank) * width + place.slot] += sign * rows;
+  if (groupCount > 1)
+    fromGroups[(size_t(source / groupSize) * ranks + place.rank) * width +
+               place.slot] += sign * rows;
+}
+
+template <typename Action>
+void LayerFlows::pieces(int expert, int64_t rows, const Action &action) const {
+  int parts = shape.shards / copies;
+  for (int unit = 0; unit < shape.shards; ++unit) {
+    int64_t j = unit % parts;
+    int64_t piece = (j + 1) * rows / parts - j * rows / parts;
+    action(expert * shape.shards + unit, double(piece));
+  }
+}
+
+void LayerFlows::set(const Placement &newPlacement, const int32_t *newCounts,
+                     int newCopies) {
+  placement = &newPlacement;
+  counts = newCounts;
+  copies = newCopies;
+  shadowCount = 0;
+  std::fill(pairList.begin(), pairList.end(), Flow());
+  std::fill(slotTotals.begin(), slotTotals.end(), 0);
+  std::fill(fromGroups.begin(), fromGroups.end(), 0);
+  bool direct = shape.shards == 1 && groupCount == 1;
+  for (int e = 0; direct && e < shape.experts; ++e)
+    direct = placement->holders(e) == 1;
+  direct ? setDirect() : setAny();
+}
+
+/// One holder per expert and no shards: what a large grid looks like.
+void LayerFlows::setDirect() {
+  for (int p = 0; p < ranks; ++p) {
+    Flow *row = pairList.data() + size_t(p) * ranks;
+    const int32_t *mine = counts + size_t(p) * shape.experts;
+    int64_t sum = 0;
+    for (int e = 0; e < shape.experts; ++e) {
+      int32_t n = mine[e];
+      sum += n;
+      Place place = placement->holder(e, 0);
+      row[place.rank].amount += n;
+      row[place.rank].messages += n > 0;
+      slotTotals[size_t(place.rank) * width + place.slot] += n;
+    }
+    own[p] = double(sum);
+  }
+}
+
+void LayerFlows::setAny() {
+  for (int p = 0; p < ranks; ++p) {
+    int64_t sum = 0;
+    for (int e = 0; e < shape.experts; ++e) {
+      int64_t n = counts[size_t(p) * shape.experts + e];
+      sum += n;
+      if (n > 0)
+        pieces(e, n, [&](int unit, double rows) {
+          move(p, placement->holderFor(unit, p), rows, 1);
+        });
+    }
+    own[p] = double(sum);
+  }
+}
+
+void LayerFlows::shadow(int expert) {
+  int first = shape.slots + shadowCount * perShadow;
+  for (int p = 0; p < ranks; ++p)
+    pieces(expert, counts[size_t(p) * shape.experts + expert],
+           [&](int unit, double rows) {
+             Place place = placement->holderFor(unit, p);
+             if (place.rank == p)
+               return; // holds it anyway
+             move(p, place, rows, -1);
+             move(p, {p, first + unit % shape.shards}, rows, 1);
+           });
+  ++shadowCount;
+}

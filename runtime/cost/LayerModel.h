@@ -1,0 +1,125 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a layer's step takes under a plan: seconds and memory
+// (docs/cost-model.md). Fast enough to ask in every step.
+
+#ifndef MOIRA_RUNTIME_COST_LAYERMODEL_H
+#define MOIRA_RUNTIME_COST_LAYERMODEL_H
+
+#include "cost/BatchCost.h"
+#include "cost/Calibration.h"
+#include "cost/LayerFlows.h"
+
+#include <memory>
+
+namespace moira::runtime {
+
+/// Predictions for one layer on one grid. One thread at a time. A function of
+/// what it was made of, the table and the loads: the same on all ranks. After
+/// `create` and `setPlacement` nothing is allocated.
+class LayerModel {
+public:
+  static Result<std::unique_ptr<LayerModel>>
+  create(const LayerShape &shape, const Topology &topology,
+         const Calibration &calibration,
+         ShadowTransport transport = ShadowTransport::Tree);
+
+  static constexpr int maxDegree = 64;
+
+  const LayerShape &shape() const { return layer; }
+  const Placement &placement() const { return table; }
+  /// Ranks in a group of MOIRA_SCHEDULE_GROUPS, as RankGroups has them.
+  int groupSize() const { return rankGroupSize; }
+  bool hasHierarchical() const { return hierarchical; }
+  /// Shadows that fit the spare slots.
+  int maxShadows() const {
+    return layer.ranks > 1 ? layer.spareSlots() / layer.shards : 0;
+  }
+  /// Nothing, or why this plan cannot be.
+  Status check(const LayerPlan &plan) const;
+
+  /// The lasting table, [ranks, slots]; null: identity. Loads must be set anew.
+  Status setPlacement(const int32_t *slotTable);
+  /// counts[ranks, experts]: rows that travel. `order` has the experts that are
+  /// shadowed first, `shadows` of them. Both stay as they are while asked for.
+  void setLoads(const int32_t *counts, const int32_t *order, int shadows);
+  /// Times of a plan that passes `check`, with no more shadows than the order
+  /// has. Cheapest where plans come by copies, then by shadows in ascending
+  /// order, then by the rest.
+  LayerPrediction predict(const LayerPlan &plan);
+
+private:
+  LayerModel(const LayerShape &shape, const Topology &topology,
+             const Calibration &calibration, ShadowTransport transport);
+
+  using Lanes = std::vector<double>;
+  /// A chunk's exchange: zero + perByte * bytes of a row, by lane.
+  struct Duration {
+    Lanes zero, perByte;
+  };
+  /// What a value of r needs besides rows.
+  struct Weights {
+    int copies = 0;
+    Lanes gather, reduce;
+    int64_t bytes = 0, gradientBytes = 0;
+  };
+  struct Chunks {
+    int count = 0;
+    std::vector<Lanes> compute; ///< [chunk]
+  };
+
+  void timeWeights();
+  void addNeeds(Weights &weights, const WeightShape &weight, Lanes &gather,
+                Lanes &reduce);
+  void timeShadows();
+  void timeCounts();
+  void select(const LayerPlan &plan);
+  void timeExchange(const LayerPlan &plan, bool back);
+  void measure(const LayerFlows &flows, int group, const LayerPlan &plan,
+               bool back, Duration &duration);
+  void runExchange(const Flow *flows, double unitBytes, const LayerPlan &plan,
+                   bool back, Lanes &ends);
+  void timeEqual(const LayerPlan &plan, const KernelCurve &curve);
+  void timeGroups(const LayerPlan &plan, const KernelCurve &curve);
+  void timeOwn(const KernelCurve &curve);
+  void synchronize(Lanes &lanes) const;
+  void exchange(int chunk, bool back, double rowBytes, LayerPrediction &sum);
+  double pass(const LayerPlan &plan, bool backward, LayerPrediction &sum);
+  int64_t peak(const LayerPlan &plan) const;
+  const Weights &weightsOf(int copies) const;
+
+  const LayerShape layer;
+  const Topology topology;
+  const Calibration costs;
+  const ShadowTransport transport;
+  const int rankGroupSize;
+  const bool hierarchical;
+  const int lanes;
+
+  BatchCost batch;
+  Placement table;
+  LayerFlows flat, grouped;
+  std::vector<Weights> weightTimes;
+  Lanes countsTime;
+  std::vector<double> shadowThere, shadowBack; ///< by owner, of a unit
+
+  const int32_t *counts = nullptr;
+  const int32_t *order = nullptr;
+  int orderCount = 0;
+  LayerPlan current; ///< that flows and durations are of
+  bool flatSet = false, groupedSet = false;
+  double mostRows = 0;            ///< of a rank
+  std::vector<Duration> times[2]; ///< [back][chunk]; one chunk: for all
+  int timesOf[2] = {-1, -1};      ///< schedule and exchange they are of
+  int emptyChunks = 0;            ///< at the front, of small pieces
+  std::vector<Flow> stage[2], subset;
+  Chunks chunks;
+  Lanes queue, clock, scratch, own;
+  std::vector<Lanes> arrived;
+  std::vector<double> byParts;
+};
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_COST_LAYERMODEL_H

@@ -1,0 +1,373 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The parts of LayerModel that depend on loads: durations of exchanges and
+// products, and the timeline that puts them together.
+
+#include "cost/LayerModel.h"
+
+#include <algorithm>
+
+using namespace moira;
+using namespace moira::runtime;
+
+void LayerModel::setLoads(const int32_t *newCounts, const int32_t *newOrder,
+                          int shadows) {
+  counts = newCounts;
+  order = newOrder;
+  orderCount = shadows;
+  flatSet = groupedSet = false;
+  timesOf[0] = timesOf[1] = -1;
+  int ranks = layer.ranks;
+  mostRows = 0;
+  for (int p = 0; p < ranks; ++p) {
+    int64_t sum = 0;
+    const int32_t *mine = counts + size_t(p) * layer.experts;
+    for (int e = 0; e < layer.experts; ++e)
+      sum += mine[e];
+    if (lanes > 1)
+      own[p] = double(sum);
+    mostRows = std::max(mostRows, double(sum));
+  }
+  if (lanes == 1)
+    own[0] = mostRows;
+}
+
+/// Brings flows to the plan's copies and shadows.
+void LayerModel::select(const LayerPlan &plan) {
+  bool groups = plan.schedule == MOIRA_SCHEDULE_GROUPS;
+  LayerFlows &flows = groups ? grouped : flat;
+  bool &set = groups ? groupedSet : flatSet;
+  if (plan.copies != current.copies || plan.shadows < flows.shadows()) {
+    flatSet = groupedSet = false;
+    timesOf[0] = timesOf[1] = -1;
+  }
+  if (!set)
+    flows.set(table, counts, plan.copies);
+  set = true;
+  if (plan.shadows != flows.shadows() || plan.shadows != current.shadows)
+    timesOf[0] = timesOf[1] = -1;
+  while (flows.shadows() < plan.shadows)
+    flows.shadow(order[flows.shadows()]);
+  current = plan;
+}
+
+//===----------------------------------------------------------------------===//
+// Exchanges
+//===----------------------------------------------------------------------===//
+
+/// One exchange with nothing else under way: straight, or first within nodes
+/// and then between namesakes (HierarchicalExchange).
+void LayerModel::runExchange(const Flow *flows, double unitBytes,
+                             const LayerPlan &plan, bool back, Lanes &ends) {
+  if (plan.exchange == 0 || !hierarchical) {
+    batch.run(flows, unitBytes, back, ends);
+    return;
+  }
+  batch.run(stage[0].data(), unitBytes, false, ends);
+  batch.run(stage[1].data(), unitBytes, false, ends);
+}
+
+void LayerModel::measure(const LayerFlows &flows, int group,
+                         const LayerPlan &plan, bool back, Duration &duration) {
+  int ranks = layer.ranks, size = rankGroupSize;
+  const Flow *pairs = flows.pairs().data();
+  if (group >= 0) {
+    // Of this chunk: group g has its rows for group (g - i) mod n.
+    int n = flows.groups();
+    for (int p = 0; p < ranks; ++p)
+      for (int q = 0; q < ranks; ++q) {
+        bool meets = (p / size - q / size + n) % n == group;
+        subset[size_t(p) * ranks + q] =
+            meets ? pairs[size_t(p) * ranks + q] : Flow();
+      }
+    pairs = subset.data();
+  }
+  if (plan.exchange == 1 && hierarchical) {
+    std::fill(stage[0].begin(), stage[0].end(), Flow());
+    std::fill(stage[1].begin(), stage[1].end(), Flow());
+    for (int p = 0; p < ranks; ++p)
+      for (int q = 0; q < ranks; ++q) {
+        double amount =
+            pairs[back ? size_t(q) * ranks + p : size_t(p) * ranks + q].amount;
+        if (amount <= 0)
+          continue;
+        int middle = p / size * size + q % size;
+        if (middle != p)
+          stage[0][size_t(p) * ranks + middle].amount += amount;
+        if (middle != q)
+          stage[1][size_t(middle) * ranks + q].amount += amount;
+      }
+    for (std::vector<Flow> &list : stage)
+      for (Flow &flow : list)
+        flow.messages = flow.amount > 0;
+  }
+  double unit = std::max<double>(layer.rowBytes, 1);
+  std::fill(duration.zero.begin(), duration.zero.end(), 0);
+  runExchange(pairs, 0, plan, back, duration.zero);
+  std::fill(duration.perByte.begin(), duration.perByte.end(), 0);
+  runExchange(pairs, unit, plan, back, duration.perByte);
+  for (int lane = 0; lane < lanes; ++lane)
+    duration.perByte[lane] =
+        (duration.perByte[lane] - duration.zero[lane]) / unit;
+}
+
+void LayerModel::timeExchange(const LayerPlan &plan, bool back) {
+  int key = plan.schedule * 2 + plan.exchange;
+  if (timesOf[back] == key)
+    return;
+  timesOf[back] = key;
+  if (plan.schedule == MOIRA_SCHEDULE_GROUPS)
+    for (int i = 0; i < grouped.groups(); ++i)
+      measure(grouped, i, plan, back, times[back][i]);
+  else
+    measure(flat, -1, plan, back, times[back][0]);
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Rows of a slot fall into the chunks piece by piece: one of n rows has rows
+/// in min(n, degree) of them, the last one among these.
+void LayerModel::timeEqual(const LayerPlan &plan, const KernelCurve &curve) {
+  int degree = chunks.count = plan.degree;
+  double share = 1.0 / plan.copies;
+  for (int i = 0; i < degree; ++i)
+    std::fill(chunks.compute[i].begin(), chunks.compute[i].end(), 0);
+  int slots = flat.slotsWithShadows();
+  for (int rank = 0; rank < layer.ranks; ++rank) {
+    std::fill(byParts.begin(), byParts.begin() + degree + 1, 0);
+    for (int slot = 0; slot < slots; ++slot) {
+      double rows = flat.slotRows(rank, slot);
+      if (rows <= 0)
+        continue;
+      double sources = slot < layer.slots ? layer.ranks : 1;
+      int parts = int(std::clamp<double>(rows / sources, 1, degree));
+      byParts[parts] += share * curve.group(rows / parts);
+    }
+    double sum = 0;
+    int lane = lanes > 1 ? rank : 0;
+    for (int i = 0; i < degree; ++i) {
+      sum += byParts[degree - i];
+      double &place = chunks.compute[i][lane];
+      place = std::max(place, curve.call + sum);
+    }
+  }
+}
+
+void LayerModel::timeGroups(const LayerPlan &plan, const KernelCurve &curve) {
+  int n = chunks.count = grouped.groups();
+  double share = 1.0 / plan.copies;
+  int slots = grouped.slotsWithShadows();
+  for (int i = 0; i < n; ++i)
+    std::fill(chunks.compute[i].begin(), chunks.compute[i].end(), 0);
+  for (int rank = 0; rank < layer.ranks; ++rank)
+    for (int i = 0; i < n; ++i) {
+      int group = n == 1 ? 0 : (rank / rankGroupSize + i) % n;
+      double sum = curve.call;
+      for (int slot = 0; slot < slots; ++slot)
+        sum += share *
+               curve.group(n == 1 ? grouped.slotRows(rank, slot)
+                                  : grouped.slotRowsFrom(group, rank, slot));
+      double &place = chunks.compute[i][lanes > 1 ? rank : 0];
+      place = std::max(place, sum);
+    }
+}
+
+/// r = 0: each rank's own rows through all experts. On large grids only of the
+/// rank with most rows.
+void LayerModel::timeOwn(const KernelCurve &curve) {
+  constexpr int64_t all = 4096;
+  bool most = int64_t(layer.ranks) * layer.experts > all;
+  chunks.count = 1;
+  std::fill(chunks.compute[0].begin(), chunks.compute[0].end(), 0);
+  bool done = false;
+  for (int rank = 0; rank < layer.ranks && !done; ++rank) {
+    const int32_t *mine = counts + size_t(rank) * layer.experts;
+    if (most && lanes == 1) {
+      int64_t rows = 0;
+      for (int e = 0; e < layer.experts; ++e)
+        rows += mine[e];
+      if (double(rows) < mostRows)
+        continue;
+      done = true;
+    }
+    double sum = curve.call;
+    for (int e = 0; e < layer.experts; ++e)
+      sum += curve.group(mine[e]);
+    double &place = chunks.compute[0][lanes > 1 ? rank : 0];
+    place = std::max(place, sum);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The timeline
+//===----------------------------------------------------------------------===//
+
+static double largest(const std::vector<double> &lanes) {
+  return *std::max_element(lanes.begin(), lanes.end());
+}
+
+/// An exchange begins when all of its ranks are there.
+void LayerModel::synchronize(Lanes &list) const {
+  double last = largest(list);
+  std::fill(list.begin(), list.end(), last);
+}
+
+/// Moves the queue on by a chunk's exchange; `queue` has when it can begin.
+void LayerModel::exchange(int chunk, bool back, double rowBytes,
+                          LayerPrediction &sum) {
+  bool equal = current.schedule == MOIRA_SCHEDULE_EQUAL;
+  double parts = equal ? current.degree - emptyChunks : 1;
+  if (equal && chunk < emptyChunks)
+    return;
+  const Duration &time = times[back][equal ? 0 : chunk];
+  double begin = largest(queue);
+  double busy = 0;
+  for (int lane = 0; lane < lanes; ++lane) {
+    double seconds = time.zero[lane] + time.perByte[lane] * rowBytes / parts;
+    // A rank without messages waits for nobody.
+    if (seconds > 0)
+      queue[lane] = begin + seconds;
+    busy = std::max(busy, seconds);
+  }
+  sum.exchange += busy;
+}
+
+/// One way of a step: docs/ranks.md, "Schedules". Returns its end.
+double LayerModel::pass(const LayerPlan &plan, bool backward,
+                        LayerPrediction &sum) {
+  const KernelCurve &curve = backward ? costs.backward : costs.forward;
+  const Weights &weights = weightsOf(plan.copies);
+  std::fill(queue.begin(), queue.end(), 0);
+  std::fill(clock.begin(), clock.end(), 0);
+  double before = 0;
+  if (!backward || layer.gathersAgain)
+    for (int lane = 0; lane < lanes; ++lane)
+      queue[lane] = weights.gather[lane];
+  for (int k = 0; k < plan.shadows && !backward; ++k)
+    for (int h = 0; h < layer.shards; ++h)
+      before += shadowThere[table.holder(order[k] * layer.shards + h, 0).rank];
+  if (before > 0)
+    synchronize(queue);
+  for (double &time : queue)
+    time += before;
+  sum.weights += largest(queue);
+  if (!backward) {
+    for (int lane = 0; lane < lanes; ++lane)
+      clock[lane] = std::max(queue[lane], costs.gate.at(own[lane]));
+    synchronize(clock);
+    for (int lane = 0; lane < lanes; ++lane)
+      queue[lane] = clock[lane] += countsTime[lane];
+  }
+  for (int lane = 0; lane < lanes; ++lane)
+    clock[lane] += costs.dispatch.at(own[lane]);
+
+  if (plan.copies == 0) {
+    timeOwn(curve);
+    for (int lane = 0; lane < lanes; ++lane)
+      clock[lane] =
+          std::max(clock[lane], queue[lane]) + chunks.compute[0][lane];
+    sum.compute += largest(chunks.compute[0]);
+  } else {
+    timeExchange(plan, false);
+    timeExchange(plan, true);
+    plan.schedule == MOIRA_SCHEDULE_GROUPS ? timeGroups(plan, curve)
+                                           : timeEqual(plan, curve);
+    double there = backward ? layer.resultGradientBytes : layer.rowBytes;
+    double back = backward          ? layer.rowGradientBytes
+                  : plan.copies > 1 ? layer.partialBytes
+                                    : layer.resultBytes;
+    for (int lane = 0; lane < lanes; ++lane)
+      queue[lane] = std::max(queue[lane], clock[lane]);
+    for (int i = 0; i < chunks.count; ++i) {
+      exchange(i, false, there, sum);
+      std::copy(queue.begin(), queue.end(), arrived[i].begin());
+    }
+    double busy = 0;
+    for (int i = 0; i < chunks.count; ++i)
+      busy += largest(chunks.compute[i]);
+    sum.compute += busy;
+    // What comes back is started when its product ends, in the queue's order:
+    // `arrived` becomes the ends of products.
+    for (int i = 0; i < chunks.count; ++i)
+      for (int lane = 0; lane < lanes; ++lane)
+        arrived[i][lane] = clock[lane] =
+            std::max(clock[lane], arrived[i][lane]) + chunks.compute[i][lane];
+    for (int i = 0; i < chunks.count; ++i) {
+      for (int lane = 0; lane < lanes; ++lane)
+        queue[lane] = std::max(queue[lane], arrived[i][lane]);
+      exchange(i, true, back, sum);
+    }
+    for (int lane = 0; lane < lanes; ++lane)
+      clock[lane] = std::max(clock[lane], queue[lane]);
+  }
+  for (int lane = 0; lane < lanes; ++lane)
+    clock[lane] += costs.combine.at(own[lane] * std::max(plan.copies, 1));
+  if (backward) {
+    // Gradients of gathered weights and shadows follow the last exchange.
+    double after = 0;
+    for (int k = 0; k < plan.shadows; ++k)
+      for (int h = 0; h < layer.shards; ++h)
+        after += shadowBack[table.holder(order[k] * layer.shards + h, 0).rank];
+    double begin = plan.copies == 0 ? largest(clock) : largest(queue);
+    for (int lane = 0; lane < lanes; ++lane)
+      if (weights.reduce[lane] + after > 0)
+        clock[lane] =
+            std::max(clock[lane], begin + weights.reduce[lane] + after);
+    sum.weights += largest(weights.reduce) + after;
+  }
+  return largest(clock);
+}
+
+LayerPrediction LayerModel::predict(const LayerPlan &plan) {
+  LayerPrediction result;
+  emptyChunks = 0;
+  if (plan.copies > 0) {
+    select(plan);
+    if (plan.schedule == MOIRA_SCHEDULE_EQUAL && plan.degree > 1) {
+      double rows = 0, pieces = 0;
+      for (const Flow &flow : flat.pairs()) {
+        rows += flow.amount;
+        pieces += flow.messages;
+      }
+      int parts = int(
+          std::clamp<double>(pieces > 0 ? rows / pieces : 1, 1, plan.degree));
+      emptyChunks = plan.degree - parts;
+    }
+  }
+  result.seconds = pass(plan, false, result);
+  if (layer.training)
+    result.seconds += pass(plan, true, result);
+  result.peakBytes = peak(plan);
+  return result;
+}
+
+int64_t LayerModel::peak(const LayerPlan &plan) const {
+  const Weights &weights = weightsOf(plan.copies);
+  int64_t result = weights.bytes;
+  if (layer.training)
+    result += weights.gradientBytes;
+  double away = 0;
+  if (plan.copies > 0) {
+    const LayerFlows &flows =
+        plan.schedule == MOIRA_SCHEDULE_GROUPS ? grouped : flat;
+    for (int rank = 0; rank < layer.ranks; ++rank) {
+      double rows = 0;
+      for (int slot = 0; slot < flows.slotsWithShadows(); ++slot)
+        rows += flows.slotRows(rank, slot);
+      away = std::max(away, rows);
+    }
+    double back = plan.copies > 1 ? layer.partialBytes : layer.resultBytes;
+    result += int64_t(away * (double(layer.rowBytes) + back));
+    result += int64_t(mostRows * double(plan.copies) * back);
+    // Hidden rows of one chunk, or of all where the way back needs them.
+    double hidden = double(layer.hiddenBytes) / plan.copies;
+    int parts = plan.schedule == MOIRA_SCHEDULE_EQUAL ? plan.degree : 1;
+    result += int64_t(away * hidden / (layer.training ? 1 : parts));
+  } else {
+    result += int64_t(mostRows * double(layer.hiddenBytes + layer.resultBytes));
+  }
+  return result + int64_t(mostRows * double(layer.rowBytes));
+}
