@@ -13,6 +13,8 @@ BatchCost::BatchCost(const Topology &topology) : ranks(topology.ranks()) {
     wires.push_back({link.overhead, 1 / link.bandwidth});
   free.resize(wires.size());
   next.resize(ranks);
+  if (byRank())
+    turns.reserve(size_t(ranks) * ranks);
   ways.resize(size_t(ranks) * ranks);
   for (int p = 0; p < ranks; ++p)
     for (int q = 0; q < ranks; ++q) {
@@ -30,38 +32,70 @@ BatchCost::BatchCost(const Topology &topology) : ranks(topology.ranks()) {
     }
 }
 
-void BatchCost::schedule(const Flow *flows, double unitBytes, bool back,
-                         std::vector<double> &ends) {
-  std::fill(free.begin(), free.end(), 0);
-  std::copy(ends.begin(), ends.end(), next.begin());
-  // The order of turns: each rank sends to the next one first.
-  for (int distance = 1; distance < ranks; ++distance)
-    for (int p = 0; p < ranks; ++p) {
+void BatchCost::reserve(BatchFlows &batch) const {
+  batch.traffic.resize(wires.size());
+  if (byRank())
+    batch.sent.reserve(size_t(ranks) * ranks);
+}
+
+void BatchCost::set(const Flow *flows, bool back, BatchFlows &batch) const {
+  if (!byRank())
+    return setTraffic(flows, back, batch);
+  std::vector<BatchFlows::Sent> &sent = batch.sent;
+  sent.clear();
+  for (int p = 0; p < ranks; ++p) {
+    double turn = 0;
+    for (int distance = 1; distance < ranks; ++distance) {
       int q = p + distance < ranks ? p + distance : p + distance - ranks;
       const Flow &flow = flows[back ? q * ranks + p : p * ranks + q];
       if (!(flow.amount > 0))
         continue;
-      const Way &way = ways[p * ranks + q];
-      const int *links = pathLinks.data() + way.first;
-      double bytes = flow.amount * unitBytes;
-      double begin = std::max(ends[p], ends[q]);
-      for (int i = 0; i < way.count; ++i)
-        begin = std::max(begin, free[links[i]]);
-      for (int i = 0; i < way.count; ++i)
-        free[links[i]] = begin + flow.messages * wires[links[i]].overhead +
-                         bytes * wires[links[i]].secondsPerByte;
-      double end = begin + way.latency + flow.messages * way.overhead +
-                   bytes * way.secondsPerByte;
-      next[p] = std::max(next[p], end);
-      next[q] = std::max(next[q], end);
+      sent.push_back({p, q, int(turn), flow});
+      turn += flow.messages;
     }
+  }
+  std::sort(sent.begin(), sent.end(), [](const auto &a, const auto &b) {
+    return a.turn != b.turn ? a.turn < b.turn : a.from < b.from;
+  });
+}
+
+void BatchCost::schedule(const BatchFlows &batch, double unitBytes,
+                         std::vector<double> &ends) {
+  const std::vector<BatchFlows::Sent> &sent = batch.sent;
+  std::fill(free.begin(), free.end(), 0);
+  std::copy(ends.begin(), ends.end(), next.begin());
+  turns.clear();
+  bool sorted = true;
+  for (size_t i = 0; i < sent.size(); ++i) {
+    turns.push_back({std::max(ends[sent[i].from], ends[sent[i].to]), int(i)});
+    sorted &= i == 0 || turns[i - 1].begin <= turns[i].begin;
+  }
+  if (!sorted)
+    std::sort(turns.begin(), turns.end());
+  for (const Turn &turn : turns) {
+    const BatchFlows::Sent &message = sent[turn.index];
+    const Way &way = ways[message.from * ranks + message.to];
+    const int *links = pathLinks.data() + way.first;
+    double bytes = message.flow.amount * unitBytes;
+    double begin = turn.begin;
+    for (int i = 0; i < way.count; ++i)
+      begin = std::max(begin, free[links[i]]);
+    for (int i = 0; i < way.count; ++i)
+      free[links[i]] = begin +
+                       message.flow.messages * wires[links[i]].overhead +
+                       bytes * wires[links[i]].secondsPerByte;
+    double end = begin + way.latency + message.flow.messages * way.overhead +
+                 bytes * way.secondsPerByte;
+    next[message.from] = std::max(next[message.from], end);
+    next[message.to] = std::max(next[message.to], end);
+  }
   ends.swap(next);
 }
 
-void BatchCost::bound(const Flow *flows, double unitBytes, bool back,
-                      std::vector<double> &ends) {
-  std::fill(free.begin(), free.end(), 0);
-  double latency = 0;
+void BatchCost::setTraffic(const Flow *flows, bool back,
+                           BatchFlows &batch) const {
+  batch.traffic.assign(wires.size(), Flow());
+  batch.latency = 0;
   for (int p = 0; p < ranks; ++p)
     for (int q = 0; q < ranks; ++q) {
       const Flow &flow = flows[size_t(p) * ranks + q];
@@ -69,12 +103,21 @@ void BatchCost::bound(const Flow *flows, double unitBytes, bool back,
         continue;
       const Way &way =
           ways[back ? size_t(q) * ranks + p : size_t(p) * ranks + q];
-      latency = std::max(latency, way.latency);
+      batch.latency = std::max(batch.latency, way.latency);
       const int *links = pathLinks.data() + way.first;
-      for (int i = 0; i < way.count; ++i)
-        free[links[i]] +=
-            flow.messages * wires[links[i]].overhead +
-            flow.amount * unitBytes * wires[links[i]].secondsPerByte;
+      for (int i = 0; i < way.count; ++i) {
+        batch.traffic[links[i]].amount += flow.amount;
+        batch.traffic[links[i]].messages += flow.messages;
+      }
     }
-  ends[0] += latency + *std::max_element(free.begin(), free.end());
+}
+
+void BatchCost::bound(const BatchFlows &batch, double unitBytes,
+                      std::vector<double> &ends) const {
+  double longest = 0;
+  for (size_t i = 0; i < wires.size(); ++i)
+    longest = std::max(longest, batch.traffic[i].messages * wires[i].overhead +
+                                    batch.traffic[i].amount * unitBytes *
+                                        wires[i].secondsPerByte);
+  ends[0] += batch.latency + longest;
 }

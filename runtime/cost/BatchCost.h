@@ -19,10 +19,22 @@ struct Flow {
   double messages = 0;
 };
 
+/// The messages of one batch, as BatchCost wants them.
+class BatchFlows {
+  friend class BatchCost;
+  /// One pair of ranks.
+  struct Sent {
+    int from, to, turn;
+    Flow flow;
+  };
+  std::vector<Sent> sent;    ///< by turn, then by sender
+  std::vector<Flow> traffic; ///< by link
+  double latency = 0;        ///< the longest
+};
+
 /// Two ways (docs/cost-model.md, "Links"). Up to `exactRanks` ranks the list
 /// schedule of LinkSchedule, all messages of a pair as one. Above, the links'
-/// own bound, which is the same for all ranks. Nothing is allocated
-/// after the constructor.
+/// own bound, which is the same for all ranks.
 class BatchCost {
 public:
   static constexpr int exactRanks = 16;
@@ -32,20 +44,26 @@ public:
   /// Whether ends are told apart by rank. Else there is one lane for all.
   bool byRank() const { return ranks <= exactRanks; }
   int lanes() const { return byRank() ? ranks : 1; }
-  /// flows[from, to], or with `back` [to, from], in amounts of `unitBytes`;
-  /// with 0 of them only latency and overhead count. Lane p begins at ends[p],
-  /// which become the ends; without messages it keeps its begin.
-  void run(const Flow *flows, double unitBytes, bool back,
+
+  /// Makes room, so that `set` allocates nothing.
+  void reserve(BatchFlows &batch) const;
+  /// Takes flows[from, to], or with `back` [to, from]. A rank's messages stand
+  /// as the runtime sends them: to the next rank first.
+  void set(const Flow *flows, bool back, BatchFlows &batch) const;
+  /// In amounts of `unitBytes`; with 0 of them only latency and overhead count.
+  /// Lane p begins at ends[p], which become the ends; without messages it keeps
+  /// its begin. One thread at a time.
+  void run(const BatchFlows &batch, double unitBytes,
            std::vector<double> &ends) {
-    byRank() ? schedule(flows, unitBytes, back, ends)
-             : bound(flows, unitBytes, back, ends);
+    byRank() ? schedule(batch, unitBytes, ends) : bound(batch, unitBytes, ends);
   }
 
 private:
-  void schedule(const Flow *flows, double unitBytes, bool back,
+  void schedule(const BatchFlows &batch, double unitBytes,
                 std::vector<double> &ends);
-  void bound(const Flow *flows, double unitBytes, bool back,
-             std::vector<double> &ends);
+  void bound(const BatchFlows &batch, double unitBytes,
+             std::vector<double> &ends) const;
+  void setTraffic(const Flow *flows, bool back, BatchFlows &batch) const;
 
   struct Way {
     int first = 0, count = 0; ///< into pathLinks
@@ -54,10 +72,19 @@ private:
   struct Wire {
     double overhead = 0, secondsPerByte = 0;
   };
+  struct Turn {
+    double begin;
+    int index; ///< into sent
+    bool operator<(const Turn &other) const {
+      return begin < other.begin ||
+             (begin == other.begin && index < other.index);
+    }
+  };
   int ranks;
   std::vector<Way> ways; ///< [ranks, ranks]
   std::vector<int> pathLinks;
   std::vector<Wire> wires;
+  std::vector<Turn> turns;
   std::vector<double> free; ///< by link
   std::vector<double> next;
 };

@@ -45,6 +45,7 @@ LayerFlows::LayerFlows(const LayerShape &shape, int groups, int groupSize)
   pairList.resize(size_t(ranks) * ranks);
   slotTotals.resize(size_t(ranks) * width);
   own.resize(ranks);
+  shadowed.resize(shape.experts);
   if (groups > 1)
     fromGroups.resize(size_t(groups) * ranks * width);
 }
@@ -77,6 +78,7 @@ void LayerFlows::set(const Placement &newPlacement, const int32_t *newCounts,
   counts = newCounts;
   copies = newCopies;
   shadowCount = 0;
+  std::fill(shadowed.begin(), shadowed.end(), -1);
   std::fill(pairList.begin(), pairList.end(), Flow());
   std::fill(slotTotals.begin(), slotTotals.end(), 0);
   std::fill(fromGroups.begin(), fromGroups.end(), 0);
@@ -130,5 +132,31 @@ void LayerFlows::shadow(int expert) {
              move(p, place, rows, -1);
              move(p, {p, first + unit % shape.shards}, rows, 1);
            });
-  ++shadowCount;
+  shadowed[expert] = shadowCount++;
+}
+
+void LayerFlows::chunk(int index, int degree, std::vector<Flow> &pairs,
+                       std::vector<double> &slots) const {
+  int count = slotsWithShadows();
+  std::fill(pairs.begin(), pairs.end(), Flow());
+  std::fill(slots.begin(), slots.begin() + size_t(ranks) * count, 0);
+  for (int p = 0; p < ranks; ++p)
+    for (int e = 0; e < shape.experts; ++e) {
+      int64_t n = counts[size_t(p) * shape.experts + e];
+      if (n > 0)
+        pieces(e, n, [&](int unit, double piece) {
+          int64_t rows = int64_t(piece);
+          rows = (index + 1) * rows / degree - index * rows / degree;
+          if (rows <= 0)
+            return;
+          Place place = placement->holderFor(unit, p);
+          if (shadowed[e] >= 0 && place.rank != p)
+            place = {p, shape.slots + shadowed[e] * perShadow +
+                            unit % shape.shards};
+          Flow &flow = pairs[size_t(p) * ranks + place.rank];
+          flow.amount += double(rows);
+          flow.messages += 1;
+          slots[size_t(place.rank) * count + place.slot] += double(rows);
+        });
+    }
 }

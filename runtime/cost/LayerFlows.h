@@ -42,6 +42,13 @@ public:
   double ownRows(int rank) const { return own[rank]; }
   int groups() const { return groupCount; }
 
+  /// Of one of `degree` chunks, row by row: pairs[ranks, ranks], and in
+  /// slots[ranks, slotsWithShadows()] the rows of slots.
+  void chunk(int index, int degree, std::vector<Flow> &pairs,
+             std::vector<double> &slots) const;
+  /// As many as `chunk` can need.
+  size_t maxSlots() const { return slotTotals.size(); }
+
 private:
   void move(int source, Place place, double rows, double sign);
   void setDirect();
@@ -61,6 +68,7 @@ private:
   int shadowCount = 0;
   std::vector<Flow> pairList;
   std::vector<double> slotTotals, fromGroups, own;
+  std::vector<int32_t> shadowed; ///< by expert: number of its shadow, or -1
 };
 
 } // namespace moira::runtime

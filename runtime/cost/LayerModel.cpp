@@ -32,13 +32,17 @@ LayerModel::LayerModel(const LayerShape &shape, const Topology &topology,
   for (auto *list : {&times[0], &times[1]}) {
     list->resize(most);
     for (Duration &duration : *list) {
+      batch.reserve(duration.batches[0]);
+      batch.reserve(duration.batches[1]);
       duration.zero.resize(lanes);
       duration.perByte.resize(lanes);
     }
   }
+  batch.reserve(once);
   chunks.compute.resize(most, Lanes(lanes));
   arrived.resize(most, Lanes(lanes));
   byParts.resize(maxDegree + 1);
+  pieceSlots.resize(lanes > 1 ? flat.maxSlots() : 0);
   for (Lanes *list : {&queue, &clock, &scratch, &own, &countsTime})
     list->resize(lanes);
 }
@@ -94,6 +98,12 @@ Status LayerModel::setPlacement(const int32_t *slotTable) {
   return Status();
 }
 
+/// Runs `subset`.
+void LayerModel::carry(double unitBytes, bool back, Lanes &ends) {
+  batch.set(subset.data(), back, once);
+  batch.run(once, unitBytes, ends);
+}
+
 /// The record of docs/ranks.md: 48 bytes and the counts.
 void LayerModel::timeCounts() {
   int ranks = layer.ranks;
@@ -101,7 +111,7 @@ void LayerModel::timeCounts() {
   std::fill(countsTime.begin(), countsTime.end(), 0);
   if (ranks < 16) { // AllGather's own numbers
     std::fill(subset.begin(), subset.end(), Flow{bytes, 1});
-    batch.run(subset.data(), 1, false, countsTime);
+    carry(1, false, countsTime);
     return;
   }
   for (int distance = 1; distance < ranks; distance *= 2) {
@@ -109,7 +119,7 @@ void LayerModel::timeCounts() {
     for (int p = 0; p < ranks; ++p)
       subset[size_t(p) * ranks + (p + ranks - distance) % ranks] = {
           bytes * std::min(distance, ranks - distance), 1};
-    batch.run(subset.data(), 1, false, countsTime);
+    carry(1, false, countsTime);
   }
 }
 
@@ -154,9 +164,11 @@ void LayerModel::addNeeds(Weights &weights, const WeightShape &weight,
   weights.bytes += most * weight.bytes;
   weights.gradientBytes += most * weight.gradientBytes;
   if (weight.bytes > 0)
-    batch.run(subset.data(), double(weight.bytes), false, gather);
+    carry(double(weight.bytes), false, gather);
+  BatchFlows &back = weights.back[weight.replicated];
+  batch.set(subset.data(), true, back);
   if (weight.gradientBytes > 0)
-    batch.run(subset.data(), double(weight.gradientBytes), true, reduce);
+    batch.run(back, double(weight.gradientBytes), reduce);
 }
 
 void LayerModel::timeWeights() {
@@ -166,6 +178,8 @@ void LayerModel::timeWeights() {
       continue;
     Weights weights;
     weights.copies = copies;
+    for (BatchFlows &back : weights.back)
+      batch.reserve(back);
     weights.gather.assign(lanes, 0);
     weights.reduce.assign(lanes, 0);
     for (const WeightShape &weight : layer.weights)
@@ -190,8 +204,8 @@ void LayerModel::timeShadows() {
     std::fill(there.begin(), there.end(), 0);
     std::fill(back.begin(), back.end(), 0);
     auto round = [&](const WeightShape &weight) {
-      batch.run(subset.data(), double(weight.bytes), false, there);
-      batch.run(subset.data(), double(weight.gradientBytes), true, back);
+      carry(double(weight.bytes), false, there);
+      carry(double(weight.gradientBytes), true, back);
       std::fill(subset.begin(), subset.end(), Flow());
     };
     auto flow = [&](int from, int to, double amount) {

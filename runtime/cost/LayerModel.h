@@ -15,6 +15,11 @@
 
 namespace moira::runtime {
 
+/// Quick ones begin every exchange when all of its ranks are there; careful
+/// ones follow each rank, where there are few enough (BatchCost::exactRanks). A
+/// careful one takes several times as long.
+enum class Detail { Quick, Careful };
+
 /// Predictions for one layer on one grid. One thread at a time. A function of
 /// what it was made of, the table and the loads: the same on all ranks. After
 /// `create` and `setPlacement` nothing is allocated.
@@ -47,15 +52,19 @@ public:
   /// Times of a plan that passes `check`, with no more shadows than the order
   /// has. Cheapest where plans come by copies, then by shadows in ascending
   /// order, then by the rest.
-  LayerPrediction predict(const LayerPlan &plan);
+  LayerPrediction predict(const LayerPlan &plan,
+                          Detail detail = Detail::Careful);
 
 private:
   LayerModel(const LayerShape &shape, const Topology &topology,
              const Calibration &calibration, ShadowTransport transport);
 
   using Lanes = std::vector<double>;
-  /// A chunk's exchange: zero + perByte * bytes of a row, by lane.
+  /// A chunk's exchange: its batches, and with nothing else under way zero +
+  /// perByte * bytes of a row, by lane.
   struct Duration {
+    BatchFlows batches[2];
+    int count = 1;
     Lanes zero, perByte;
   };
   /// What a value of r needs besides rows.
@@ -63,6 +72,7 @@ private:
     int copies = 0;
     Lanes gather, reduce;
     int64_t bytes = 0, gradientBytes = 0;
+    BatchFlows back[2]; ///< of a gradient; of a replicated weight's
   };
   struct Chunks {
     int count = 0;
@@ -72,15 +82,18 @@ private:
   void timeWeights();
   void addNeeds(Weights &weights, const WeightShape &weight, Lanes &gather,
                 Lanes &reduce);
+  void reduceWeights(const Weights &weights, double shadows);
   void timeShadows();
   void timeCounts();
   void select(const LayerPlan &plan);
   void timeExchange(const LayerPlan &plan, bool back);
-  void measure(const LayerFlows &flows, int group, const LayerPlan &plan,
-               bool back, Duration &duration);
-  void runExchange(const Flow *flows, double unitBytes, const LayerPlan &plan,
-                   bool back, Lanes &ends);
+  void measure(const Flow *pairs, const LayerPlan &plan, bool back,
+               Duration &duration);
+  const Flow *ofGroup(int group);
+  void run(const Duration &duration, double unitBytes, Lanes &ends);
+  void carry(double unitBytes, bool back, Lanes &ends);
   void timeEqual(const LayerPlan &plan, const KernelCurve &curve);
+  void timePieces(const LayerPlan &plan, const KernelCurve &curve);
   void timeGroups(const LayerPlan &plan, const KernelCurve &curve);
   void timeOwn(const KernelCurve &curve);
   void synchronize(Lanes &lanes) const;
@@ -114,10 +127,13 @@ private:
   int timesOf[2] = {-1, -1};      ///< schedule and exchange they are of
   int emptyChunks = 0;            ///< at the front, of small pieces
   std::vector<Flow> stage[2], subset;
+  BatchFlows once; ///< of what does not depend on loads
+  Detail detail = Detail::Careful;
   Chunks chunks;
   Lanes queue, clock, scratch, own;
   std::vector<Lanes> arrived;
-  std::vector<double> byParts;
+  std::vector<double> byParts, pieceSlots;
+  bool byPieces = false; ///< chunks are told apart row by row
 };
 
 } // namespace moira::runtime

@@ -56,34 +56,21 @@ void LayerModel::select(const LayerPlan &plan) {
 // Exchanges
 //===----------------------------------------------------------------------===//
 
-/// One exchange with nothing else under way: straight, or first within nodes
-/// and then between namesakes (HierarchicalExchange).
-void LayerModel::runExchange(const Flow *flows, double unitBytes,
-                             const LayerPlan &plan, bool back, Lanes &ends) {
-  if (plan.exchange == 0 || !hierarchical) {
-    batch.run(flows, unitBytes, back, ends);
-    return;
-  }
-  batch.run(stage[0].data(), unitBytes, false, ends);
-  batch.run(stage[1].data(), unitBytes, false, ends);
+void LayerModel::run(const Duration &duration, double unitBytes, Lanes &ends) {
+  for (int i = 0; i < duration.count; ++i)
+    batch.run(duration.batches[i], unitBytes, ends);
 }
 
-void LayerModel::measure(const LayerFlows &flows, int group,
-                         const LayerPlan &plan, bool back, Duration &duration) {
+/// Straight, or first within nodes and then between namesakes
+/// (HierarchicalExchange).
+void LayerModel::measure(const Flow *pairs, const LayerPlan &plan, bool back,
+                         Duration &duration) {
   int ranks = layer.ranks, size = rankGroupSize;
-  const Flow *pairs = flows.pairs().data();
-  if (group >= 0) {
-    // Of this chunk: group g has its rows for group (g - i) mod n.
-    int n = flows.groups();
-    for (int p = 0; p < ranks; ++p)
-      for (int q = 0; q < ranks; ++q) {
-        bool meets = (p / size - q / size + n) % n == group;
-        subset[size_t(p) * ranks + q] =
-            meets ? pairs[size_t(p) * ranks + q] : Flow();
-      }
-    pairs = subset.data();
-  }
-  if (plan.exchange == 1 && hierarchical) {
+  if (plan.exchange == 0 || !hierarchical) {
+    duration.count = 1;
+    batch.set(pairs, back, duration.batches[0]);
+  } else {
+    duration.count = 2;
     std::fill(stage[0].begin(), stage[0].end(), Flow());
     std::fill(stage[1].begin(), stage[1].end(), Flow());
     for (int p = 0; p < ranks; ++p)
@@ -94,34 +81,51 @@ void LayerModel::measure(const LayerFlows &flows, int group,
           continue;
         int middle = p / size * size + q % size;
         if (middle != p)
-          stage[0][size_t(p) * ranks + middle].amount += amount;
+          stage[0][size_t(p) * ranks + middle] = {
+              stage[0][size_t(p) * ranks + middle].amount + amount, 1};
         if (middle != q)
-          stage[1][size_t(middle) * ranks + q].amount += amount;
+          stage[1][size_t(middle) * ranks + q] = {
+              stage[1][size_t(middle) * ranks + q].amount + amount, 1};
       }
-    for (std::vector<Flow> &list : stage)
-      for (Flow &flow : list)
-        flow.messages = flow.amount > 0;
+    batch.set(stage[0].data(), false, duration.batches[0]);
+    batch.set(stage[1].data(), false, duration.batches[1]);
   }
+  if (detail == Detail::Careful && lanes > 1)
+    return;
   double unit = std::max<double>(layer.rowBytes, 1);
   std::fill(duration.zero.begin(), duration.zero.end(), 0);
-  runExchange(pairs, 0, plan, back, duration.zero);
+  run(duration, 0, duration.zero);
   std::fill(duration.perByte.begin(), duration.perByte.end(), 0);
-  runExchange(pairs, unit, plan, back, duration.perByte);
+  run(duration, unit, duration.perByte);
   for (int lane = 0; lane < lanes; ++lane)
     duration.perByte[lane] =
         (duration.perByte[lane] - duration.zero[lane]) / unit;
 }
 
+/// What travels in a chunk of MOIRA_SCHEDULE_GROUPS: group g has its rows for
+/// group (g - i) mod n.
+const Flow *LayerModel::ofGroup(int index) {
+  int ranks = layer.ranks, size = rankGroupSize, n = grouped.groups();
+  for (int p = 0; p < ranks; ++p)
+    for (int q = 0; q < ranks; ++q) {
+      bool meets = (p / size - q / size + n) % n == index;
+      subset[size_t(p) * ranks + q] =
+          meets ? grouped.pairs()[size_t(p) * ranks + q] : Flow();
+    }
+  return subset.data();
+}
+
 void LayerModel::timeExchange(const LayerPlan &plan, bool back) {
-  int key = plan.schedule * 2 + plan.exchange;
+  int key =
+      plan.schedule * 2 + plan.exchange + (detail == Detail::Careful ? 4 : 0);
   if (timesOf[back] == key)
     return;
   timesOf[back] = key;
   if (plan.schedule == MOIRA_SCHEDULE_GROUPS)
     for (int i = 0; i < grouped.groups(); ++i)
-      measure(grouped, i, plan, back, times[back][i]);
+      measure(ofGroup(i), plan, back, times[back][i]);
   else
-    measure(flat, -1, plan, back, times[back][0]);
+    measure(flat.pairs().data(), plan, back, times[back][0]);
 }
 
 //===----------------------------------------------------------------------===//
@@ -152,6 +156,25 @@ void LayerModel::timeEqual(const LayerPlan &plan, const KernelCurve &curve) {
       sum += byParts[degree - i];
       double &place = chunks.compute[i][lane];
       place = std::max(place, curve.call + sum);
+    }
+  }
+}
+
+/// Chunks of few rows, exactly: which of them have any decides.
+void LayerModel::timePieces(const LayerPlan &plan, const KernelCurve &curve) {
+  int degree = chunks.count = plan.degree;
+  int slots = flat.slotsWithShadows();
+  double share = 1.0 / plan.copies;
+  timesOf[0] = timesOf[1] = -1; // taken up here
+  for (int i = 0; i < degree; ++i) {
+    flat.chunk(i, degree, subset, pieceSlots);
+    measure(subset.data(), plan, false, times[0][i]);
+    measure(subset.data(), plan, true, times[1][i]);
+    for (int rank = 0; rank < layer.ranks; ++rank) {
+      double sum = curve.call;
+      for (int slot = 0; slot < slots; ++slot)
+        sum += share * curve.group(pieceSlots[size_t(rank) * slots + slot]);
+      chunks.compute[i][rank] = sum;
     }
   }
 }
@@ -205,6 +228,9 @@ void LayerModel::timeOwn(const KernelCurve &curve) {
 // The timeline
 //===----------------------------------------------------------------------===//
 
+/// Rows of a chunk's piece below which chunks are told apart.
+static constexpr double fewRows = 4;
+
 static double largest(const std::vector<double> &lanes) {
   return *std::max_element(lanes.begin(), lanes.end());
 }
@@ -218,12 +244,17 @@ void LayerModel::synchronize(Lanes &list) const {
 /// Moves the queue on by a chunk's exchange; `queue` has when it can begin.
 void LayerModel::exchange(int chunk, bool back, double rowBytes,
                           LayerPrediction &sum) {
-  bool equal = current.schedule == MOIRA_SCHEDULE_EQUAL;
+  bool equal = current.schedule == MOIRA_SCHEDULE_EQUAL && !byPieces;
   double parts = equal ? current.degree - emptyChunks : 1;
   if (equal && chunk < emptyChunks)
     return;
   const Duration &time = times[back][equal ? 0 : chunk];
   double begin = largest(queue);
+  if (detail == Detail::Careful && lanes > 1) {
+    run(time, rowBytes / parts, queue);
+    sum.exchange += largest(queue) - begin;
+    return;
+  }
   double busy = 0;
   for (int lane = 0; lane < lanes; ++lane) {
     double seconds = time.zero[lane] + time.perByte[lane] * rowBytes / parts;
@@ -233,6 +264,28 @@ void LayerModel::exchange(int chunk, bool back, double rowBytes,
     busy = std::max(busy, seconds);
   }
   sum.exchange += busy;
+}
+
+/// Gradients of gathered weights and of shadows follow the last exchange.
+void LayerModel::reduceWeights(const Weights &weights, double shadows) {
+  if (current.copies == 0)
+    std::copy(clock.begin(), clock.end(), queue.begin());
+  if (detail == Detail::Careful && lanes > 1) {
+    for (const WeightShape &weight : layer.weights)
+      if (weight.gradientBytes > 0)
+        batch.run(weights.back[weight.replicated], double(weight.gradientBytes),
+                  queue);
+  } else {
+    double begin = largest(queue);
+    for (int lane = 0; lane < lanes; ++lane)
+      if (weights.reduce[lane] > 0)
+        queue[lane] = begin + weights.reduce[lane];
+  }
+  if (shadows > 0) {
+    synchronize(queue);
+    for (double &time : queue)
+      time += shadows;
+  }
 }
 
 /// One way of a step: docs/ranks.md, "Schedules". Returns its end.
@@ -271,10 +324,14 @@ double LayerModel::pass(const LayerPlan &plan, bool backward,
           std::max(clock[lane], queue[lane]) + chunks.compute[0][lane];
     sum.compute += largest(chunks.compute[0]);
   } else {
-    timeExchange(plan, false);
-    timeExchange(plan, true);
-    plan.schedule == MOIRA_SCHEDULE_GROUPS ? timeGroups(plan, curve)
-                                           : timeEqual(plan, curve);
+    if (byPieces) {
+      timePieces(plan, curve);
+    } else {
+      timeExchange(plan, false);
+      timeExchange(plan, true);
+      plan.schedule == MOIRA_SCHEDULE_GROUPS ? timeGroups(plan, curve)
+                                             : timeEqual(plan, curve);
+    }
     double there = backward ? layer.resultGradientBytes : layer.rowBytes;
     double back = backward          ? layer.rowGradientBytes
                   : plan.copies > 1 ? layer.partialBytes
@@ -303,27 +360,28 @@ double LayerModel::pass(const LayerPlan &plan, bool backward,
     for (int lane = 0; lane < lanes; ++lane)
       clock[lane] = std::max(clock[lane], queue[lane]);
   }
-  for (int lane = 0; lane < lanes; ++lane)
-    clock[lane] += costs.combine.at(own[lane] * std::max(plan.copies, 1));
   if (backward) {
-    // Gradients of gathered weights and shadows follow the last exchange.
-    double after = 0;
+    double shadows = 0;
     for (int k = 0; k < plan.shadows; ++k)
       for (int h = 0; h < layer.shards; ++h)
-        after += shadowBack[table.holder(order[k] * layer.shards + h, 0).rank];
-    double begin = plan.copies == 0 ? largest(clock) : largest(queue);
-    for (int lane = 0; lane < lanes; ++lane)
-      if (weights.reduce[lane] + after > 0)
-        clock[lane] =
-            std::max(clock[lane], begin + weights.reduce[lane] + after);
-    sum.weights += largest(weights.reduce) + after;
+        shadows +=
+            shadowBack[table.holder(order[k] * layer.shards + h, 0).rank];
+    reduceWeights(weights, shadows);
+    sum.weights += largest(weights.reduce) + shadows;
   }
+  for (int lane = 0; lane < lanes; ++lane)
+    clock[lane] += costs.combine.at(own[lane] * std::max(plan.copies, 1));
+  for (int lane = 0; lane < lanes && backward; ++lane)
+    clock[lane] = std::max(clock[lane], queue[lane]);
   return largest(clock);
 }
 
-LayerPrediction LayerModel::predict(const LayerPlan &plan) {
+LayerPrediction LayerModel::predict(const LayerPlan &plan, Detail wanted) {
   LayerPrediction result;
+  detail = wanted;
   emptyChunks = 0;
+  byPieces = false;
+  current.copies = plan.copies ? current.copies : 0;
   if (plan.copies > 0) {
     select(plan);
     if (plan.schedule == MOIRA_SCHEDULE_EQUAL && plan.degree > 1) {
@@ -332,9 +390,10 @@ LayerPrediction LayerModel::predict(const LayerPlan &plan) {
         rows += flow.amount;
         pieces += flow.messages;
       }
-      int parts = int(
-          std::clamp<double>(pieces > 0 ? rows / pieces : 1, 1, plan.degree));
-      emptyChunks = plan.degree - parts;
+      double mean = pieces > 0 ? rows / pieces : 0;
+      byPieces = detail == Detail::Careful && lanes > 1 &&
+                 mean < fewRows * plan.degree;
+      emptyChunks = plan.degree - int(std::clamp<double>(mean, 1, plan.degree));
     }
   }
   result.seconds = pass(plan, false, result);
