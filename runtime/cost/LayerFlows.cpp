@@ -35,6 +35,14 @@ Status LayerShape::check() const {
   return Status();
 }
 
+std::vector<int32_t> LayerShape::evenTable() const {
+  std::vector<int32_t> table(size_t(ranks) * slots, -1);
+  int own = (units() + ranks - 1) / ranks;
+  for (int unit = 0; unit < units(); ++unit)
+    table[size_t(unit / own) * slots + unit % own] = unit;
+  return table;
+}
+
 LayerFlows::LayerFlows(const LayerShape &shape, int groups, int groupSize)
     : shape(shape), ranks(shape.ranks), groupCount(groups),
       groupSize(groupSize) {

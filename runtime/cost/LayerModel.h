@@ -44,7 +44,8 @@ public:
   /// Nothing, or why this plan cannot be.
   Status check(const LayerPlan &plan) const;
 
-  /// The lasting table, [ranks, slots]; null: identity. Loads must be set anew.
+  /// The lasting table, [ranks, slots]; null: LayerShape::evenTable. Loads must
+  /// be set anew.
   Status setPlacement(const int32_t *slotTable);
   /// counts[ranks, experts]: rows that travel. `order` has the experts that are
   /// shadowed first, `shadows` of them. Both stay as they are while asked for.

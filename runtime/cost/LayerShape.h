@@ -43,6 +43,9 @@ struct LayerShape {
   /// Slots that no unit of an identity table needs.
   int spareSlots() const { return slots - (units() + ranks - 1) / ranks; }
   Status check() const;
+  /// The table that a step has without shadows: units dealt out evenly, in
+  /// order, spare slots free. (The null table would fill the first ranks'.)
+  std::vector<int32_t> evenTable() const;
 };
 
 /// What a plan decides, without its table.

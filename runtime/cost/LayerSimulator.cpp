@@ -26,6 +26,11 @@ int64_t LayerSimulator::chunks(const LayerPlan &plan) const {
 
 Status LayerSimulator::setPlacement(const LayerPlan &plan,
                                     const int32_t *slotTable) {
+  std::vector<int32_t> even;
+  if (!slotTable) {
+    even = shape.evenTable();
+    slotTable = even.data();
+  }
   return placement.set({shape.experts, shape.shards, plan.copies, shape.slots},
                        slotTable, shape.ranks);
 }

@@ -65,8 +65,8 @@ public:
                  int64_t stagingBytes = int64_t(64) << 20);
 
   /// Seconds of a step. `slotTable` is [ranks, slots] with the shadows in it
-  /// (null: identity); `shadowed` are the units among them, with the rank that
-  /// each comes from.
+  /// (null: LayerShape::evenTable); `shadowed` are the units among them, with
+  /// the rank that each comes from.
   Result<double> run(const LayerPlan &plan, const int32_t *counts,
                      const int32_t *slotTable,
                      const std::vector<Place> &shadowed = {});
