@@ -84,6 +84,15 @@ public:
     }
     return value->get<int64_t>();
   }
+  bool flag() const {
+    if (value && value->is_boolean())
+      return value->get<bool>();
+    mismatch("true or false");
+    return false;
+  }
+  bool has(const char *key) const {
+    return value && value->is_object() && value->contains(key);
+  }
   std::string text() const {
     if (value && value->is_string())
       return value->get<std::string>();

@@ -16,9 +16,14 @@ void moira::runtime::orderByLoad(const int32_t *counts, int ranks, int experts,
   for (int p = 0; p < ranks; ++p)
     for (int e = 0; e < experts; ++e)
       loads[e] += counts[size_t(p) * experts + e];
-  order.resize(experts);
+  orderLoads(loads, count, order);
+}
+
+void moira::runtime::orderLoads(const std::vector<int64_t> &loads, int count,
+                                std::vector<int32_t> &order) {
+  order.resize(loads.size());
   std::iota(order.begin(), order.end(), 0);
-  count = std::min(count, experts);
+  count = std::min(count, int(loads.size()));
   std::partial_sort(order.begin(), order.begin() + count, order.end(),
                     [&](int32_t a, int32_t b) {
                       return loads[a] != loads[b] ? loads[a] > loads[b] : a < b;

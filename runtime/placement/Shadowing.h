@@ -20,6 +20,10 @@ namespace moira::runtime {
 void orderByLoad(const int32_t *counts, int ranks, int experts, int count,
                  std::vector<int64_t> &loads, std::vector<int32_t> &order);
 
+/// The same from sums: order[min(count, loads)].
+void orderLoads(const std::vector<int64_t> &loads, int count,
+                std::vector<int32_t> &order);
+
 /// FasterMoE's algorithm 1, for any number of experts on a rank: takes experts
 /// in descending order of load while that lowers the cost, and stops at the
 /// first that does not. The cost is a function of how many are shadowed and of
