@@ -21,14 +21,21 @@ void moira::runtime::orderByLoad(const int32_t *counts, int ranks, int experts,
 
 void moira::runtime::orderLoads(const std::vector<int64_t> &loads, int count,
                                 std::vector<int32_t> &order) {
-  order.resize(loads.size());
-  std::iota(order.begin(), order.end(), 0);
+  // Few of many: each goes down the list of those found as far as it must.
+  order.clear();
   count = std::min(count, int(loads.size()));
-  std::partial_sort(order.begin(), order.begin() + count, order.end(),
-                    [&](int32_t a, int32_t b) {
-                      return loads[a] != loads[b] ? loads[a] > loads[b] : a < b;
-                    });
-  order.resize(count);
+  for (size_t e = 0; e < loads.size() && count > 0; ++e) {
+    if (int(order.size()) == count) {
+      if (loads[e] <= loads[order.back()])
+        continue;
+      order.pop_back();
+    }
+    size_t place = order.size();
+    order.push_back(int32_t(e));
+    for (; place > 0 && loads[order[place - 1]] < loads[e]; --place)
+      order[place] = order[place - 1];
+    order[place] = int32_t(e);
+  }
 }
 
 std::vector<int32_t> moira::runtime::selectShadows(const Placement &placement,

@@ -182,6 +182,8 @@ private:
   std::vector<int32_t> scaledCounts, order, ordered;
   std::vector<double> quick, careful, expected; ///< by candidate; 0: not asked
 
+  bool asked = false; ///< the model, in the last decision
+
   int64_t lastTrial;
   double allowance;                      ///< steps that trials may still cost
   bool extremeTried[2] = {false, false}; ///< r = 0, r = s

@@ -41,8 +41,8 @@ void Decider::explain(const SharedStep &record, const Decision &decision,
   for (size_t c = 0; c < list.size(); ++c) {
     Explanation::Row row{};
     row.candidate = int(c);
-    row.predicted = careful[c] > 0 ? careful[c] : quick[c];
-    row.expected = expected[c];
+    row.predicted = !asked ? 0 : careful[c] > 0 ? careful[c] : quick[c];
+    row.expected = asked ? expected[c] : 0;
     if (bucket && bucket->ratios[c].count > 0) {
       row.measured = bucket->ratios[c].mean;
       row.trials = bucket->ratios[c].count;
@@ -50,7 +50,7 @@ void Decider::explain(const SharedStep &record, const Decision &decision,
     row.verdict = int(c) == decision.candidate     ? Explanation::Chosen
                   : !(mask >> list[c].variant & 1) ? Explanation::Unqualified
                   : !allowed[c]                    ? Explanation::OtherClass
-                  : quick[c] == 0                  ? Explanation::NotAsked
+                  : !asked                  ? Explanation::NotAsked
                   : careful[c] == 0                ? Explanation::NotFollowed
                                                    : Explanation::Slower;
     explanation.rows.push_back(row);

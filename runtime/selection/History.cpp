@@ -121,7 +121,7 @@ bool History::add(const PastStep &step, double seconds) {
 
 void History::unsettle() {
   for (Bucket &bucket : buckets)
-    bucket.agreed = 0;
+    bucket.decisions = 0;
 }
 
 void History::forget() {

@@ -44,7 +44,9 @@ struct Bucket {
   int64_t lastVisit = -1;
   // The last full decision:
   int choice = -1;
-  int agreed = 0;            ///< full decisions in a row that made it
+  double loss = 0;   ///< mean part of a step that the choice before would have
+                     ///< lost, by the last full decisions
+  int decisions = 0; ///< full ones that it is of
   int64_t decided = -1;      ///< visit of the last one
   double predicted = 0;      ///< of the choice, seconds
   std::vector<Ratio> ratios; ///< by candidate: measured over predicted
