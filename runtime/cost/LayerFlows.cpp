@@ -54,6 +54,7 @@ LayerFlows::LayerFlows(const LayerShape &shape, int groups, int groupSize)
   slotTotals.resize(size_t(ranks) * width);
   own.resize(ranks);
   shadowed.resize(shape.experts);
+  sums.resize(size_t(groups) * shape.experts);
   if (groups > 1)
     fromGroups.resize(size_t(groups) * ranks * width);
 }
@@ -64,20 +65,11 @@ void LayerFlows::move(int source, Place place, double rows, double sign) {
   Flow &flow = pairList[size_t(source) * ranks + place.rank];
   flow.amount += sign * rows;
   flow.messages += sign;
+  totalPieces += sign;
   slotTotals[size_t(place.rank) * width + place.slot] += sign * rows;
   if (groupCount > 1)
     fromGroups[(size_t(source / groupSize) * ranks + place.rank) * width +
                place.slot] += sign * rows;
-}
-
-template <typename Action>
-void LayerFlows::pieces(int expert, int64_t rows, const Action &action) const {
-  int parts = shape.shards / copies;
-  for (int unit = 0; unit < shape.shards; ++unit) {
-    int64_t j = unit % parts;
-    int64_t piece = (j + 1) * rows / parts - j * rows / parts;
-    action(expert * shape.shards + unit, double(piece));
-  }
 }
 
 void LayerFlows::set(const Placement &newPlacement, const int32_t *newCounts,
@@ -90,28 +82,55 @@ void LayerFlows::set(const Placement &newPlacement, const int32_t *newCounts,
   std::fill(pairList.begin(), pairList.end(), Flow());
   std::fill(slotTotals.begin(), slotTotals.end(), 0);
   std::fill(fromGroups.begin(), fromGroups.end(), 0);
-  bool direct = shape.shards == 1 && groupCount == 1;
-  for (int e = 0; direct && e < shape.experts; ++e)
-    direct = placement->holders(e) == 1;
-  direct ? setDirect() : setAny();
+  totalPieces = 0;
+  isDealtOut() ? setDealtOut() : setAny();
 }
 
-/// One holder per expert and no shards: what a large grid looks like.
-void LayerFlows::setDirect() {
+/// Whole experts in order, the same number on each rank: what a large grid
+/// begins with.
+bool LayerFlows::isDealtOut() const {
+  if (shape.shards != 1 || shape.experts % ranks != 0)
+    return false;
+  int own = shape.experts / ranks;
+  for (int e = 0; e < shape.experts; ++e)
+    if (placement->holders(e) != 1 ||
+        !(placement->holder(e, 0) == Place{e / own, e % own}))
+      return false;
+  return true;
+}
+
+void LayerFlows::setDealtOut() {
+  int each = shape.experts / ranks, experts = shape.experts;
+  std::fill(sums.begin(), sums.end(), 0);
+  int64_t pieceTotal = 0;
   for (int p = 0; p < ranks; ++p) {
+    const int32_t *mine = counts + size_t(p) * experts;
     Flow *row = pairList.data() + size_t(p) * ranks;
-    const int32_t *mine = counts + size_t(p) * shape.experts;
-    int64_t sum = 0;
-    for (int e = 0; e < shape.experts; ++e) {
-      int32_t n = mine[e];
-      sum += n;
-      Place place = placement->holder(e, 0);
-      row[place.rank].amount += n;
-      row[place.rank].messages += n > 0;
-      slotTotals[size_t(place.rank) * width + place.slot] += n;
+    int64_t *group =
+        sums.data() + (groupCount > 1 ? size_t(p / groupSize) * experts : 0);
+    int64_t all = 0;
+    for (int e = 0; e < experts; ++e)
+      group[e] += mine[e];
+    for (int q = 0; q < ranks; ++q) {
+      int64_t amount = 0, messages = 0;
+      for (int e = q * each; e < (q + 1) * each; ++e) {
+        amount += mine[e];
+        messages += mine[e] > 0;
+      }
+      row[q] = {double(amount), double(messages)};
+      all += amount;
+      pieceTotal += messages;
     }
-    own[p] = double(sum);
+    own[p] = double(all);
   }
+  totalPieces = double(pieceTotal);
+  for (int g = 0; g < groupCount; ++g)
+    for (int e = 0; e < experts; ++e) {
+      double n = double(sums[size_t(g) * experts + e]);
+      slotTotals[size_t(e / each) * width + e % each] += n;
+      if (groupCount > 1)
+        fromGroups[(size_t(g) * ranks + e / each) * width + e % each] = n;
+    }
 }
 
 void LayerFlows::setAny() {

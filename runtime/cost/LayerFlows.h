@@ -42,20 +42,31 @@ public:
   double ownRows(int rank) const { return own[rank]; }
   int groups() const { return groupCount; }
 
+  /// Pieces with rows, of all pairs.
+  double pieceCount() const { return totalPieces; }
+
   /// Of one of `degree` chunks, row by row: pairs[ranks, ranks], and in
   /// slots[ranks, slotsWithShadows()] the rows of slots.
   void chunk(int index, int degree, std::vector<Flow> &pairs,
              std::vector<double> &slots) const;
+  /// Calls action(unit, rows) for all pieces of an expert's rows of one rank.
+  template <typename Action>
+  void pieces(int expert, int64_t rows, const Action &action) const {
+    int parts = shape.shards / copies;
+    for (int unit = 0; unit < shape.shards; ++unit) {
+      int64_t j = unit % parts;
+      int64_t piece = (j + 1) * rows / parts - j * rows / parts;
+      action(expert * shape.shards + unit, double(piece));
+    }
+  }
   /// As many as `chunk` can need.
   size_t maxSlots() const { return slotTotals.size(); }
 
 private:
   void move(int source, Place place, double rows, double sign);
-  void setDirect();
+  bool isDealtOut() const;
+  void setDealtOut();
   void setAny();
-  /// Calls action(unit, rows) for all pieces of a segment.
-  template <typename Action>
-  void pieces(int expert, int64_t rows, const Action &action) const;
 
   const LayerShape shape;
   const int ranks;
@@ -65,9 +76,11 @@ private:
   const Placement *placement = nullptr;
   const int32_t *counts = nullptr;
   int copies = 1;
+  double totalPieces = 0;
   int shadowCount = 0;
   std::vector<Flow> pairList;
   std::vector<double> slotTotals, fromGroups, own;
+  std::vector<int64_t> sums;     ///< [groups, experts]
   std::vector<int32_t> shadowed; ///< by expert: number of its shadow, or -1
 };
 

@@ -9,6 +9,9 @@
 using namespace moira;
 using namespace moira::runtime;
 
+// Rows of more groups are not told apart.
+static constexpr int maxGroups = 32;
+
 static int groupSizeOf(const Topology &topology) {
   // As Members::groups has it: the ranks of one node alone are no groups.
   int node = topology.ranksPerNode();
@@ -20,15 +23,15 @@ LayerModel::LayerModel(const LayerShape &shape, const Topology &topology,
                        ShadowTransport transport)
     : layer(shape), topology(topology), costs(calibration),
       transport(transport), rankGroupSize(groupSizeOf(topology)),
+      groupCount((shape.ranks + rankGroupSize - 1) / rankGroupSize),
       hierarchical(rankGroupSize > 1 && shape.ranks % rankGroupSize == 0),
       lanes(shape.ranks <= BatchCost::exactRanks ? shape.ranks : 1),
-      batch(topology), flat(shape, 1, 1),
-      grouped(shape, (shape.ranks + rankGroupSize - 1) / rankGroupSize,
-              rankGroupSize) {
+      batch(topology),
+      flows(shape, groupCount <= maxGroups ? groupCount : 1, rankGroupSize) {
   size_t pairs = size_t(layer.ranks) * layer.ranks;
   for (std::vector<Flow> *flows : {&stage[0], &stage[1], &subset})
     flows->resize(pairs);
-  size_t most = std::max(grouped.groups(), maxDegree);
+  size_t most = std::max(groupCount, maxDegree);
   for (auto *list : {&times[0], &times[1]}) {
     list->resize(most);
     for (Duration &duration : *list) {
@@ -39,10 +42,14 @@ LayerModel::LayerModel(const LayerShape &shape, const Topology &topology,
     }
   }
   batch.reserve(once);
+  if (lanes == 1)
+    traffic =
+        std::make_unique<LinkTraffic>(topology, rankGroupSize, hierarchical);
+  busiest.resize(layer.ranks);
   chunks.compute.resize(most, Lanes(lanes));
   arrived.resize(most, Lanes(lanes));
   byParts.resize(maxDegree + 1);
-  pieceSlots.resize(lanes > 1 ? flat.maxSlots() : 0);
+  pieceSlots.resize(lanes > 1 ? flows.maxSlots() : 0);
   for (Lanes *list : {&queue, &clock, &scratch, &own, &countsTime})
     list->resize(lanes);
 }
@@ -89,8 +96,13 @@ Status LayerModel::check(const LayerPlan &plan) const {
 //===----------------------------------------------------------------------===//
 
 Status LayerModel::setPlacement(const int32_t *slotTable) {
-  flatSet = groupedSet = false;
+  flowsSet = false;
   counts = nullptr;
+  std::vector<int32_t> even;
+  if (!slotTable) {
+    even = layer.evenTable();
+    slotTable = even.data();
+  }
   MOIRA_RETURN_IF_ERROR(table.set({layer.experts, layer.shards, 1, layer.slots},
                                   slotTable, layer.ranks));
   timeWeights();

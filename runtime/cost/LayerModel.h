@@ -10,6 +10,7 @@
 #include "cost/BatchCost.h"
 #include "cost/Calibration.h"
 #include "cost/LayerFlows.h"
+#include "cost/LinkTraffic.h"
 
 #include <memory>
 
@@ -88,6 +89,8 @@ private:
   void timeCounts();
   void select(const LayerPlan &plan);
   void timeExchange(const LayerPlan &plan, bool back);
+  void boundExchange(const LayerPlan &plan, bool back);
+  void shadow(int32_t expert);
   void measure(const Flow *pairs, const LayerPlan &plan, bool back,
                Duration &duration);
   const Flow *ofGroup(int group);
@@ -97,6 +100,7 @@ private:
   void timePieces(const LayerPlan &plan, const KernelCurve &curve);
   void timeGroups(const LayerPlan &plan, const KernelCurve &curve);
   void timeOwn(const KernelCurve &curve);
+  void findBusiest();
   void synchronize(Lanes &lanes) const;
   void exchange(int chunk, bool back, double rowBytes, LayerPrediction &sum);
   double pass(const LayerPlan &plan, bool backward, LayerPrediction &sum);
@@ -107,13 +111,14 @@ private:
   const Topology topology;
   const Calibration costs;
   const ShadowTransport transport;
-  const int rankGroupSize;
+  const int rankGroupSize, groupCount;
   const bool hierarchical;
   const int lanes;
 
   BatchCost batch;
   Placement table;
-  LayerFlows flat, grouped;
+  LayerFlows flows;
+  std::unique_ptr<LinkTraffic> traffic; ///< where there is one lane
   std::vector<Weights> weightTimes;
   Lanes countsTime;
   std::vector<double> shadowThere, shadowBack; ///< by owner, of a unit
@@ -122,8 +127,14 @@ private:
   const int32_t *order = nullptr;
   int orderCount = 0;
   LayerPlan current; ///< that flows and durations are of
-  bool flatSet = false, groupedSet = false;
-  double mostRows = 0;            ///< of a rank
+  bool flowsSet = false;
+  double allRows = 0;
+  double mostRows = 0; ///< of a rank
+  int fullest = 0;     ///< that rank
+  // Of large grids: what the links' traffic and the busiest ranks are of.
+  bool trafficSet = false, stagesSet = false;
+  std::vector<int> busiest; ///< ranks that products are timed of
+  std::vector<double> rankRows;
   std::vector<Duration> times[2]; ///< [back][chunk]; one chunk: for all
   int timesOf[2] = {-1, -1};      ///< schedule and exchange they are of
   int emptyChunks = 0;            ///< at the front, of small pieces

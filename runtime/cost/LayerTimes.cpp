@@ -16,10 +16,12 @@ void LayerModel::setLoads(const int32_t *newCounts, const int32_t *newOrder,
   counts = newCounts;
   order = newOrder;
   orderCount = shadows;
-  flatSet = groupedSet = false;
+  flowsSet = false;
   timesOf[0] = timesOf[1] = -1;
   int ranks = layer.ranks;
-  mostRows = 0;
+  mostRows = allRows = 0;
+  fullest = 0;
+  trafficSet = stagesSet = false;
   for (int p = 0; p < ranks; ++p) {
     int64_t sum = 0;
     const int32_t *mine = counts + size_t(p) * layer.experts;
@@ -27,7 +29,11 @@ void LayerModel::setLoads(const int32_t *newCounts, const int32_t *newOrder,
       sum += mine[e];
     if (lanes > 1)
       own[p] = double(sum);
-    mostRows = std::max(mostRows, double(sum));
+    allRows += double(sum);
+    if (double(sum) > mostRows) {
+      mostRows = double(sum);
+      fullest = p;
+    }
   }
   if (lanes == 1)
     own[0] = mostRows;
@@ -35,21 +41,62 @@ void LayerModel::setLoads(const int32_t *newCounts, const int32_t *newOrder,
 
 /// Brings flows to the plan's copies and shadows.
 void LayerModel::select(const LayerPlan &plan) {
-  bool groups = plan.schedule == MOIRA_SCHEDULE_GROUPS;
-  LayerFlows &flows = groups ? grouped : flat;
-  bool &set = groups ? groupedSet : flatSet;
-  if (plan.copies != current.copies || plan.shadows < flows.shadows()) {
-    flatSet = groupedSet = false;
-    timesOf[0] = timesOf[1] = -1;
-  }
-  if (!set)
+  if (plan.copies != current.copies || plan.shadows < flows.shadows())
+    flowsSet = false;
+  bool changed = !flowsSet || flows.shadows() < plan.shadows;
+  if (!flowsSet) {
     flows.set(table, counts, plan.copies);
-  set = true;
-  if (plan.shadows != flows.shadows() || plan.shadows != current.shadows)
-    timesOf[0] = timesOf[1] = -1;
+    trafficSet = stagesSet = false;
+  }
+  flowsSet = true;
   while (flows.shadows() < plan.shadows)
-    flows.shadow(order[flows.shadows()]);
+    shadow(order[flows.shadows()]);
+  if (changed) {
+    timesOf[0] = timesOf[1] = -1;
+    if (lanes == 1)
+      findBusiest();
+  }
   current = plan;
+}
+
+/// One more expert on all ranks. On large grids links lose its rows one by one:
+/// that is far less than counting them again.
+void LayerModel::shadow(int32_t expert) {
+  flows.shadow(expert);
+  stagesSet = false;
+  if (lanes > 1 || !trafficSet)
+    return;
+  for (int p = 0; p < layer.ranks; ++p)
+    flows.pieces(expert, counts[size_t(p) * layer.experts + expert],
+                 [&](int unit, double rows) {
+                   int holder = table.holderFor(unit, p).rank;
+                   if (rows > 0)
+                     traffic->remove(p, holder, {rows, 1});
+                 });
+}
+
+/// Products are timed of the ranks with most rows: of all where there are few.
+void LayerModel::findBusiest() {
+  constexpr size_t few = 4;
+  rankRows.resize(layer.ranks);
+  for (int rank = 0; rank < layer.ranks; ++rank) {
+    rankRows[rank] = 0;
+    for (int slot = 0; slot < flows.slotsWithShadows(); ++slot)
+      rankRows[rank] += flows.slotRows(rank, slot);
+  }
+  busiest.clear();
+  for (int rank = 0; rank < layer.ranks; ++rank) {
+    if (busiest.size() == few) {
+      if (rankRows[rank] <= rankRows[busiest.back()])
+        continue;
+      busiest.pop_back();
+    }
+    size_t place = busiest.size();
+    busiest.push_back(rank);
+    for (; place > 0 && rankRows[busiest[place - 1]] < rankRows[rank]; --place)
+      busiest[place] = busiest[place - 1];
+    busiest[place] = rank;
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -105,12 +152,12 @@ void LayerModel::measure(const Flow *pairs, const LayerPlan &plan, bool back,
 /// What travels in a chunk of MOIRA_SCHEDULE_GROUPS: group g has its rows for
 /// group (g - i) mod n.
 const Flow *LayerModel::ofGroup(int index) {
-  int ranks = layer.ranks, size = rankGroupSize, n = grouped.groups();
+  int ranks = layer.ranks, size = rankGroupSize, n = groupCount;
   for (int p = 0; p < ranks; ++p)
     for (int q = 0; q < ranks; ++q) {
       bool meets = (p / size - q / size + n) % n == index;
       subset[size_t(p) * ranks + q] =
-          meets ? grouped.pairs()[size_t(p) * ranks + q] : Flow();
+          meets ? flows.pairs()[size_t(p) * ranks + q] : Flow();
     }
   return subset.data();
 }
@@ -121,11 +168,36 @@ void LayerModel::timeExchange(const LayerPlan &plan, bool back) {
   if (timesOf[back] == key)
     return;
   timesOf[back] = key;
+  if (lanes == 1)
+    return boundExchange(plan, back);
   if (plan.schedule == MOIRA_SCHEDULE_GROUPS)
-    for (int i = 0; i < grouped.groups(); ++i)
+    for (int i = 0; i < groupCount; ++i)
       measure(ofGroup(i), plan, back, times[back][i]);
   else
-    measure(flat.pairs().data(), plan, back, times[back][0]);
+    measure(flows.pairs().data(), plan, back, times[back][0]);
+}
+
+/// Of a large grid: by its links.
+void LayerModel::boundExchange(const LayerPlan &plan, bool back) {
+  bool groups = plan.schedule == MOIRA_SCHEDULE_GROUPS;
+  bool stages = plan.exchange == 1 && hierarchical && !groups;
+  if (!trafficSet) {
+    traffic->set(flows.pairs());
+    trafficSet = true;
+    stagesSet = false;
+  }
+  if (stages && !stagesSet) {
+    traffic->setStages(flows.pairs());
+    stagesSet = true;
+  }
+  int count = groups ? groupCount : 1;
+  for (int i = 0; i < count; ++i) {
+    LinkBound bound = groups   ? traffic->group(i, back)
+                      : stages ? traffic->hierarchical(back)
+                               : traffic->linear(back);
+    times[back][i].zero[0] = bound.zero;
+    times[back][i].perByte[0] = bound.perByte;
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -139,11 +211,13 @@ void LayerModel::timeEqual(const LayerPlan &plan, const KernelCurve &curve) {
   double share = 1.0 / plan.copies;
   for (int i = 0; i < degree; ++i)
     std::fill(chunks.compute[i].begin(), chunks.compute[i].end(), 0);
-  int slots = flat.slotsWithShadows();
-  for (int rank = 0; rank < layer.ranks; ++rank) {
+  int slots = flows.slotsWithShadows();
+  int ranks = lanes > 1 ? layer.ranks : int(busiest.size());
+  for (int r = 0; r < ranks; ++r) {
+    int rank = lanes > 1 ? r : busiest[r];
     std::fill(byParts.begin(), byParts.begin() + degree + 1, 0);
     for (int slot = 0; slot < slots; ++slot) {
-      double rows = flat.slotRows(rank, slot);
+      double rows = flows.slotRows(rank, slot);
       if (rows <= 0)
         continue;
       double sources = slot < layer.slots ? layer.ranks : 1;
@@ -163,11 +237,11 @@ void LayerModel::timeEqual(const LayerPlan &plan, const KernelCurve &curve) {
 /// Chunks of few rows, exactly: which of them have any decides.
 void LayerModel::timePieces(const LayerPlan &plan, const KernelCurve &curve) {
   int degree = chunks.count = plan.degree;
-  int slots = flat.slotsWithShadows();
+  int slots = flows.slotsWithShadows();
   double share = 1.0 / plan.copies;
   timesOf[0] = timesOf[1] = -1; // taken up here
   for (int i = 0; i < degree; ++i) {
-    flat.chunk(i, degree, subset, pieceSlots);
+    flows.chunk(i, degree, subset, pieceSlots);
     measure(subset.data(), plan, false, times[0][i]);
     measure(subset.data(), plan, true, times[1][i]);
     for (int rank = 0; rank < layer.ranks; ++rank) {
@@ -180,19 +254,21 @@ void LayerModel::timePieces(const LayerPlan &plan, const KernelCurve &curve) {
 }
 
 void LayerModel::timeGroups(const LayerPlan &plan, const KernelCurve &curve) {
-  int n = chunks.count = grouped.groups();
+  int n = chunks.count = groupCount;
   double share = 1.0 / plan.copies;
-  int slots = grouped.slotsWithShadows();
+  int slots = flows.slotsWithShadows();
   for (int i = 0; i < n; ++i)
     std::fill(chunks.compute[i].begin(), chunks.compute[i].end(), 0);
-  for (int rank = 0; rank < layer.ranks; ++rank)
+  int ranks = lanes > 1 ? layer.ranks : int(busiest.size());
+  for (int r = 0; r < ranks; ++r)
     for (int i = 0; i < n; ++i) {
+      int rank = lanes > 1 ? r : busiest[r];
       int group = n == 1 ? 0 : (rank / rankGroupSize + i) % n;
       double sum = curve.call;
       for (int slot = 0; slot < slots; ++slot)
-        sum += share *
-               curve.group(n == 1 ? grouped.slotRows(rank, slot)
-                                  : grouped.slotRowsFrom(group, rank, slot));
+        sum += share * curve.group(flows.groups() == n && n > 1
+                                       ? flows.slotRowsFrom(group, rank, slot)
+                                       : flows.slotRows(rank, slot) / n);
       double &place = chunks.compute[i][lanes > 1 ? rank : 0];
       place = std::max(place, sum);
     }
@@ -201,21 +277,11 @@ void LayerModel::timeGroups(const LayerPlan &plan, const KernelCurve &curve) {
 /// r = 0: each rank's own rows through all experts. On large grids only of the
 /// rank with most rows.
 void LayerModel::timeOwn(const KernelCurve &curve) {
-  constexpr int64_t all = 4096;
-  bool most = int64_t(layer.ranks) * layer.experts > all;
   chunks.count = 1;
   std::fill(chunks.compute[0].begin(), chunks.compute[0].end(), 0);
-  bool done = false;
-  for (int rank = 0; rank < layer.ranks && !done; ++rank) {
+  for (int rank = lanes > 1 ? 0 : fullest;
+       rank < (lanes > 1 ? layer.ranks : fullest + 1); ++rank) {
     const int32_t *mine = counts + size_t(rank) * layer.experts;
-    if (most && lanes == 1) {
-      int64_t rows = 0;
-      for (int e = 0; e < layer.experts; ++e)
-        rows += mine[e];
-      if (double(rows) < mostRows)
-        continue;
-      done = true;
-    }
     double sum = curve.call;
     for (int e = 0; e < layer.experts; ++e)
       sum += curve.group(mine[e]);
@@ -385,11 +451,7 @@ LayerPrediction LayerModel::predict(const LayerPlan &plan, Detail wanted) {
   if (plan.copies > 0) {
     select(plan);
     if (plan.schedule == MOIRA_SCHEDULE_EQUAL && plan.degree > 1) {
-      double rows = 0, pieces = 0;
-      for (const Flow &flow : flat.pairs()) {
-        rows += flow.amount;
-        pieces += flow.messages;
-      }
+      double rows = allRows * plan.copies, pieces = flows.pieceCount();
       double mean = pieces > 0 ? rows / pieces : 0;
       byPieces = detail == Detail::Careful && lanes > 1 &&
                  mean < fewRows * plan.degree;
@@ -410,14 +472,14 @@ int64_t LayerModel::peak(const LayerPlan &plan) const {
     result += weights.gradientBytes;
   double away = 0;
   if (plan.copies > 0) {
-    const LayerFlows &flows =
-        plan.schedule == MOIRA_SCHEDULE_GROUPS ? grouped : flat;
-    for (int rank = 0; rank < layer.ranks; ++rank) {
+    for (int rank = 0; rank < layer.ranks && lanes > 1; ++rank) {
       double rows = 0;
       for (int slot = 0; slot < flows.slotsWithShadows(); ++slot)
         rows += flows.slotRows(rank, slot);
       away = std::max(away, rows);
     }
+    if (lanes == 1)
+      away = rankRows[busiest[0]];
     double back = plan.copies > 1 ? layer.partialBytes : layer.resultBytes;
     result += int64_t(away * (double(layer.rowBytes) + back));
     result += int64_t(mostRows * double(plan.copies) * back);

@@ -49,12 +49,13 @@ std::vector<Candidate> SelectionSpace::candidates() const {
   std::set<int> ordered(degrees.begin(), degrees.end());
   for (uint32_t v = 0; v < variants.size(); ++v) {
     const VariantChoice &variant = variants[v];
-    // Without exchanges there is nothing to cut, to route or to shadow.
+    // Without exchanges there is nothing to cut, to route or to shadow. Chunks
+    // of one group each have few messages as they are.
     bool moves = variant.copies > 0;
+    bool cut = moves && variant.schedule == MOIRA_SCHEDULE_EQUAL;
     for (int shadows = 0; shadows <= (moves ? maxShadows : 0); ++shadows)
-      for (int exchange = 0; exchange <= (moves && hierarchical); ++exchange)
+      for (int exchange = 0; exchange <= (cut && hierarchical); ++exchange)
         for (int degree : ordered) {
-          bool cut = moves && variant.schedule == MOIRA_SCHEDULE_EQUAL;
           if (!cut && degree != *ordered.begin())
             continue;
           all.push_back({v,

@@ -11,14 +11,14 @@
 using namespace moira;
 using namespace moira::runtime;
 
-// A bucket is settled when in so many full decisions the choice of the one before
-// would have lost less than this part of a step, and decided fully again once in
-// so many visits.
+// A bucket is settled when in so many full decisions the choice of the one
+// before would have lost less than this part of a step, and decided fully again
+// once in so many visits.
 static constexpr int agreements = 3, refresh = 8;
 static constexpr double settledLoss = 0.002;
 // Of the quick model, the fastest so many within this factor are looked at
 // carefully: more than what it is off by.
-static constexpr int maxFollowed = 8;
+static constexpr int maxFollowed = 6;
 static constexpr double followFactor = 1.35;
 // An extreme is tried unless it is said to take so much longer: then the model
 // would have to be wrong by that.
@@ -151,10 +151,9 @@ static uint32_t addRows(const int32_t *__restrict rows, int count, int experts,
     const int32_t *a = rows + size_t(p) * experts, *b = a + experts,
                   *c = b + experts, *d = c + experts;
     for (int e = 0; e < experts; ++e) {
-      sum[e] += uint32_t(a[e]) + uint32_t(b[e]) + uint32_t(c[e]) +
-                uint32_t(d[e]);
-      bits |= uint32_t(a[e]) | uint32_t(b[e]) | uint32_t(c[e]) |
-              uint32_t(d[e]);
+      sum[e] +=
+          uint32_t(a[e]) + uint32_t(b[e]) + uint32_t(c[e]) + uint32_t(d[e]);
+      bits |= uint32_t(a[e]) | uint32_t(b[e]) | uint32_t(c[e]) | uint32_t(d[e]);
     }
   }
   for (; p < count; ++p)

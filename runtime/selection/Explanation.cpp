@@ -50,7 +50,7 @@ void Decider::explain(const SharedStep &record, const Decision &decision,
     row.verdict = int(c) == decision.candidate     ? Explanation::Chosen
                   : !(mask >> list[c].variant & 1) ? Explanation::Unqualified
                   : !allowed[c]                    ? Explanation::OtherClass
-                  : !asked                  ? Explanation::NotAsked
+                  : !asked                         ? Explanation::NotAsked
                   : careful[c] == 0                ? Explanation::NotFollowed
                                                    : Explanation::Slower;
     explanation.rows.push_back(row);
