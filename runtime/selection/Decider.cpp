@@ -1,0 +1,426 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "selection/Decider.h"
+
+#include "placement/Shadowing.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace moira;
+using namespace moira::runtime;
+
+// A bucket is settled when in so many full decisions the choice of the one
+// before would have lost less than this part of a step, and decided fully again
+// once in so many visits.
+static constexpr int agreements = 3, refresh = 8;
+static constexpr double settledLoss = 0.002;
+// Of the quick model, the fastest so many within this factor are looked at
+// carefully: more than what it is off by.
+static constexpr int maxFollowed = 6;
+static constexpr double followFactor = 1.35;
+// An extreme is tried unless it is said to take so much longer: then the model
+// would have to be wrong by that.
+static constexpr double extremeFactor = 4;
+static constexpr int64_t never = -(int64_t(1) << 40);
+
+Decider::Decider(const SelectionSpace &space, std::unique_ptr<LayerModel> costs,
+                 const SelectionOptions &options)
+    : choices(space), model(std::move(costs)), wanted(options),
+      list(space.candidates()), allowed(list.size()), history(int(list.size())),
+      lastTrial(never), allowance(options.initialLoss) {
+  const LayerShape &shape = model->shape();
+  sums.resize(shape.experts);
+  loads.resize(shape.experts);
+  rankLoads.resize(shape.ranks);
+  scaledCounts.resize(size_t(shape.ranks) * shape.experts);
+  order.reserve(shape.experts);
+  for (std::vector<double> *times : {&quick, &careful, &expected})
+    times->resize(list.size());
+  ordered.reserve(list.size());
+  owners.resize(shape.units());
+}
+
+Result<std::unique_ptr<Decider>>
+Decider::create(const SelectionSpace &space, std::unique_ptr<LayerModel> model,
+                const SelectionOptions &options) {
+  MOIRA_RETURN_IF_ERROR(space.check(*model));
+  auto invalid = [](const char *what, double got) {
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("selection: expected ", what, ", got ", got));
+  };
+  if (!(options.trialLoss >= 0))
+    return invalid("a loss by trials of at least 0", options.trialLoss);
+  if (!(options.initialLoss >= 0))
+    return invalid("a first loss by trials of at least 0", options.initialLoss);
+  if (options.trialSpacing < 1)
+    return invalid("at least 1 step from trial to trial", options.trialSpacing);
+  if (options.trialsPerBucket < 0)
+    return invalid("0 or more trials", options.trialsPerBucket);
+  std::unique_ptr<Decider> decider(
+      new Decider(space, std::move(model), options));
+  if (options.fixed < 0 || size_t(options.fixed) >= decider->list.size())
+    return invalid("a fixed candidate among those there are", options.fixed);
+  MOIRA_RETURN_IF_ERROR(decider->setPlacement(nullptr));
+  return decider;
+}
+
+Status Decider::setPlacement(const int32_t *slotTable) {
+  MOIRA_RETURN_IF_ERROR(model->setPlacement(slotTable));
+  loaded = nullptr;
+  const Placement &placement = model->placement();
+  for (int unit = 0; unit < placement.units(); ++unit)
+    owners[unit] = placement.holder(unit, 0).rank;
+  history.unsettle();
+  return Status();
+}
+
+//===----------------------------------------------------------------------===//
+// What the record says
+//===----------------------------------------------------------------------===//
+
+/// Candidates whose variants all ranks may run, of the wanted class.
+Status Decider::allow(const SharedStep &record) {
+  int ranks = model->shape().ranks;
+  if (record.programs)
+    for (int rank = 1; rank < ranks; ++rank)
+      if (record.programs[rank] != record.programs[0])
+        return Status(MOIRA_INVALID_ARGUMENT,
+                      concat("selection: rank ", rank,
+                             ": expected the program of rank 0, got another"));
+  uint64_t now = ~uint64_t(0);
+  for (int rank = 0; record.variants && rank < ranks; ++rank)
+    now &= record.variants[rank];
+  if (now != mask || allowedCount == 0) {
+    mask = now;
+    allowedCount = 0;
+    for (size_t c = 0; c < list.size(); ++c) {
+      const VariantChoice &variant = choices.variants[list[c].variant];
+      allowed[c] =
+          (mask >> list[c].variant & 1) &&
+          (wanted.numerics.empty() || variant.numerics == wanted.numerics);
+      allowedCount += allowed[c];
+    }
+    history.unsettle();
+  }
+  if (allowedCount == 0)
+    return Status(MOIRA_UNAVAILABLE,
+                  wanted.numerics.empty()
+                      ? "selection: expected a variant that all ranks may run, "
+                        "got none"
+                      : "selection: expected a variant of class '" +
+                            wanted.numerics +
+                            "' that all ranks may run, got none");
+  return Status();
+}
+
+/// r = 0: 0; r = s: 1; else -1.
+int Decider::extremeOf(int candidate) const {
+  int copies = list[candidate].plan.copies;
+  return copies == 0 ? 0 : copies == model->shape().shards ? 1 : -1;
+}
+
+void Decider::learn(const SharedStep &record) {
+  if (!record.seconds || record.timedStep < 0)
+    return;
+  // The slowest rank counts. A time that is missing anywhere is missing.
+  double seconds = 0;
+  for (int rank = 0; rank < model->shape().ranks; ++rank) {
+    double mine = record.seconds[rank];
+    if (!(mine > 0) || mine > std::numeric_limits<double>::max())
+      return;
+    seconds = std::max(seconds, mine);
+  }
+  PastStep &past = history.past(record.timedStep);
+  if (past.step != record.timedStep)
+    return;
+  history.add(past, seconds);
+  if (int extreme = extremeOf(past.candidate); extreme >= 0)
+    extremeTried[extreme] = true;
+  past.step = -1; // counts once
+}
+
+/// sum[e] += of `count` rows of counts; returns all bits that were seen.
+static uint32_t addRows(const int32_t *__restrict rows, int count, int experts,
+                        uint32_t *__restrict sum) {
+  uint32_t bits = 0;
+  int p = 0;
+  // Four at a time: sums are read and written a quarter as often.
+  for (; p + 4 <= count; p += 4) {
+    const int32_t *a = rows + size_t(p) * experts, *b = a + experts,
+                  *c = b + experts, *d = c + experts;
+    for (int e = 0; e < experts; ++e) {
+      sum[e] +=
+          uint32_t(a[e]) + uint32_t(b[e]) + uint32_t(c[e]) + uint32_t(d[e]);
+      bits |= uint32_t(a[e]) | uint32_t(b[e]) | uint32_t(c[e]) | uint32_t(d[e]);
+    }
+  }
+  for (; p < count; ++p)
+    for (int e = 0; e < experts; ++e) {
+      sum[e] += uint32_t(rows[size_t(p) * experts + e]);
+      bits |= uint32_t(rows[size_t(p) * experts + e]);
+    }
+  return bits;
+}
+
+void Decider::addLoads(const int32_t *counts) {
+  int ranks = model->shape().ranks, experts = model->shape().experts;
+  // In 32 bits, which is twice as fast, where no sum can leave them.
+  std::fill(sums.begin(), sums.end(), 0);
+  uint64_t bits = addRows(counts, ranks, experts, sums.data());
+  bool fits = bits * uint64_t(ranks) <= UINT32_MAX;
+  rows = 0;
+  for (int e = 0; e < experts; ++e) {
+    int64_t load = sums[e];
+    for (int p = 0; p < ranks && !fits; ++p) {
+      load = p ? load : 0;
+      load += std::max(counts[size_t(p) * experts + e], 0);
+    }
+    loads[e] = load;
+    rows += load;
+  }
+}
+
+BucketKey Decider::keyOf(double scale) const {
+  const LayerShape &shape = model->shape();
+  std::fill(rankLoads.begin(), rankLoads.end(), 0);
+  int64_t expert = 0;
+  for (int e = 0; e < shape.experts; ++e) {
+    expert = std::max(expert, loads[e]);
+    // A shard's holder computes a share of its expert's rows.
+    for (int h = 0; h < shape.shards; ++h)
+      rankLoads[owners[e * shape.shards + h]] += loads[e];
+  }
+  int64_t most = *std::max_element(rankLoads.begin(), rankLoads.end());
+  double all = double(std::max<int64_t>(rows, 1));
+  BucketKey key;
+  key.load = quarterLog2(double(most) * scale / shape.shards);
+  key.skew = quarterLog2(double(most) * shape.ranks / (all * shape.shards));
+  key.expert = quarterLog2(double(expert) * shape.experts / all) / 2;
+  return key;
+}
+
+bool Decider::settled(const Bucket &bucket) const {
+  return bucket.decisions > agreements && bucket.loss < settledLoss &&
+         bucket.visits - bucket.decided < refresh;
+}
+
+/// Brings the model to these loads, unless it has them.
+void Decider::setLoads(const int32_t *counts, double scale) {
+  if (loaded == counts && loadedScale == scale)
+    return;
+  loaded = counts;
+  loadedScale = scale;
+  if (scale != 1) {
+    for (size_t i = 0; i < scaledCounts.size(); ++i)
+      scaledCounts[i] =
+          int32_t(std::min(double(counts[i]) * scale + 0.5, double(INT32_MAX)));
+    counts = scaledCounts.data();
+  }
+  int shadows = std::min(choices.maxShadows, model->shape().experts);
+  orderLoads(loads, shadows, order);
+  model->setLoads(counts, order.data(), shadows);
+}
+
+/// What the step that the record is of was to take, under the loads that it
+/// had: its time comes later.
+void Decider::note(const SharedStep &record, const BucketKey &key) {
+  PastStep &past = history.past(record.step);
+  if (past.step != record.step)
+    return;
+  past.key = key;
+  const Bucket *bucket = history.peek(key);
+  if (bucket && settled(*bucket) && bucket->choice == past.candidate) {
+    past.predicted = bucket->predicted;
+    return;
+  }
+  setLoads(record.counts, 1);
+  past.predicted = model->predict(list[past.candidate].plan).seconds;
+}
+
+//===----------------------------------------------------------------------===//
+// Choices
+//===----------------------------------------------------------------------===//
+
+/// All candidates quickly, the best carefully.
+void Decider::predictAll(const Bucket &bucket) {
+  asked = true;
+  bool measured = wanted.mode == SelectionMode::Measured;
+  auto correction = [&](int c) {
+    return measured ? history.expect(bucket, c) : 1;
+  };
+  std::fill(careful.begin(), careful.end(), 0);
+  ordered.clear();
+  for (size_t c = 0; c < list.size(); ++c) {
+    quick[c] = expected[c] = 0;
+    if (!allowed[c])
+      continue;
+    quick[c] = model->predict(list[c].plan, Detail::Quick).seconds;
+    expected[c] = quick[c] * correction(int(c));
+    ordered.push_back(int32_t(c));
+  }
+  std::sort(ordered.begin(), ordered.end(), [&](int32_t a, int32_t b) {
+    return expected[a] != expected[b] ? expected[a] < expected[b] : a < b;
+  });
+  double limit = expected[ordered[0]] * followFactor;
+  size_t count = 0;
+  while (count < ordered.size() && count < maxFollowed &&
+         expected[ordered[count]] <= limit)
+    ++count;
+  ordered.resize(count);
+  // In the order that suits the model.
+  std::sort(ordered.begin(), ordered.end());
+  bool same = model->shape().ranks > BatchCost::exactRanks;
+  for (int32_t c : ordered) {
+    careful[c] = same ? quick[c] : model->predict(list[c].plan).seconds;
+    expected[c] = careful[c] * correction(c);
+  }
+}
+
+/// A candidate that may be better than it looks, where one is due; else -1.
+int Decider::pickTrial(const SharedStep &record, const Bucket &bucket, int best,
+                       DecisionReason &reason) {
+  int64_t spacing = wanted.trialSpacing * (record.step < 100 ? 1 : 4);
+  if (record.step - lastTrial < spacing)
+    return -1;
+  auto loss = [&](int c) {
+    return std::max(expected[c] / expected[best] - 1, 0.0);
+  };
+  // Extremes first: once, whatever the model says of them, within reason.
+  int extreme = -1;
+  for (size_t c = 0; c < list.size(); ++c)
+    if (int kind = extremeOf(int(c));
+        allowed[c] && kind >= 0 && !extremeTried[kind] &&
+        kind != extremeOf(best) &&
+        (extreme < 0 || expected[c] < expected[extreme]))
+      extreme = int(c);
+  if (extreme >= 0 && loss(extreme) < extremeFactor - 1 &&
+      history.all.count >= 2) {
+    allowance -= loss(extreme);
+    extremeTried[extremeOf(extreme)] = true;
+    reason = DecisionReason::ExtremeTrial;
+    return extreme;
+  }
+  // Then what could be as fast as the best within what is not known of it.
+  int pick = -1;
+  double least = expected[best];
+  for (int32_t c : ordered) {
+    if (c == best || bucket.ratios[c].count >= wanted.trialsPerBucket)
+      continue;
+    double hoped = expected[c] * (1 - history.doubt(bucket, c));
+    if (hoped < least && loss(c) <= allowance) {
+      least = hoped;
+      pick = c;
+    }
+  }
+  if (pick >= 0) {
+    allowance -= loss(pick);
+    reason = DecisionReason::Trial;
+  }
+  return pick;
+}
+
+Decision Decider::chooseFully(const SharedStep &record, Bucket &bucket) {
+  predictAll(bucket);
+  int best = ordered[0];
+  for (int32_t c : ordered)
+    if (expected[c] < expected[best])
+      best = c;
+  // The choice before, if it was looked at: else it lost a lot.
+  double lost = 1;
+  if (bucket.choice >= 0 && careful[bucket.choice] > 0)
+    lost = expected[bucket.choice] / expected[best] - 1;
+  bucket.decisions = std::min(bucket.decisions + 1, 2 * agreements);
+  bucket.loss = bucket.decisions == 1
+                    ? 0
+                    : bucket.loss + (lost - bucket.loss) /
+                                        std::min(bucket.decisions - 1, 4);
+  bucket.choice = best;
+  bucket.decided = bucket.visits;
+  bucket.predicted = careful[best];
+  Decision decision;
+  decision.candidate = best;
+  decision.reason = allowedCount == 1 ? DecisionReason::Only
+                    : wanted.mode == SelectionMode::Model
+                        ? DecisionReason::Model
+                        : DecisionReason::Measured;
+  if (wanted.mode == SelectionMode::Measured && allowedCount > 1)
+    if (int trial = pickTrial(record, bucket, best, decision.reason);
+        trial >= 0) {
+      decision.candidate = trial;
+      lastTrial = record.step;
+    }
+  decision.seconds = expected[decision.candidate];
+  return decision;
+}
+
+Decision Decider::choose(const SharedStep &record, Bucket *&bucket) {
+  Decision decision;
+  bucket = nullptr;
+  int first = wanted.fixed;
+  for (int c = 0; !allowed[first]; ++c)
+    first = c;
+  decision.candidate = first;
+  if (wanted.mode == SelectionMode::Fixed) {
+    decision.reason = DecisionReason::Fixed;
+    return decision;
+  }
+  if (wanted.mode == SelectionMode::Oracle && oracle) {
+    decision.reason = DecisionReason::Oracle;
+    for (int c = 0; c < int(list.size()); ++c)
+      if (allowed[c]) {
+        double seconds = oracle(list[c]);
+        if (decision.seconds == 0 || seconds < decision.seconds) {
+          decision.candidate = c;
+          decision.seconds = seconds;
+        }
+      }
+    return decision;
+  }
+  if (!record.counts)
+    return decision;
+  double scale = record.nextRows >= 0 && rows > 0
+                     ? double(record.nextRows) / double(rows)
+                     : 1;
+  bucket = &history.find(keyOf(scale), record.step);
+  if (settled(*bucket) && allowed[bucket->choice]) {
+    decision.candidate = bucket->choice;
+    decision.reason = DecisionReason::Settled;
+    decision.seconds = bucket->predicted;
+    if (wanted.mode == SelectionMode::Measured)
+      decision.seconds *= history.expect(*bucket, bucket->choice);
+    return decision;
+  }
+  setLoads(record.counts, scale);
+  return chooseFully(record, *bucket);
+}
+
+Result<Decision> Decider::decide(const SharedStep &record,
+                                 Explanation *explanation) {
+  MOIRA_RETURN_IF_ERROR(allow(record));
+  loaded = nullptr;
+  asked = false;
+  allowance = std::min(allowance + wanted.trialLoss, wanted.initialLoss + 1);
+  if (record.counts) {
+    addLoads(record.counts);
+    if (wanted.mode == SelectionMode::Measured) {
+      learn(record);
+      BucketKey key = keyOf(1);
+      if (!history.peek(key))
+        --history.find(key, record.step).visits; // not a decision's
+      note(record, key);
+    }
+  }
+  Bucket *bucket = nullptr;
+  Decision decision = choose(record, bucket);
+  const LayerPlan &plan = list[decision.candidate].plan;
+  if (plan.shadows > 0 && record.counts) {
+    orderLoads(loads, plan.shadows, order);
+    decision.shadows = order.data();
+  }
+  history.past(record.step + 1) = {record.step + 1, decision.candidate, 0, {}};
+  if (explanation)
+    explain(record, decision, bucket, *explanation);
+  return decision;
+}

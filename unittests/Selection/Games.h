@@ -1,0 +1,115 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs of a decider against a machine that does not exist.
+
+#ifndef MOIRA_UNITTESTS_SELECTION_GAMES_H
+#define MOIRA_UNITTESTS_SELECTION_GAMES_H
+
+#include "Cost/World.h"
+#include "placement/Shadowing.h"
+#include "selection/Decider.h"
+#include "selection/FlightLog.h"
+
+#include <gtest/gtest.h>
+
+namespace moira::test {
+
+/// A layer on a cluster, with what its calibration says and with what is true.
+struct Machine {
+  Topology topology;
+  LayerShape shape;
+  Calibration known, truth;
+  double bias = 0.1;   ///< what a candidate's true time is off by, at most
+  double noise = 0.02; ///< of each step
+
+  std::unique_ptr<LayerModel> model(const Calibration &costs) const {
+    auto made =
+        LayerModel::create(shape, topology, costs, ShadowTransport::Split);
+    EXPECT_TRUE(made.ok()) << made.status().message;
+    return std::move(*made);
+  }
+  SelectionSpace space() const {
+    SelectionSpace space;
+    auto some = model(known);
+    for (int copies = 0; copies <= shape.shards; ++copies)
+      if (copies == 0 || shape.shards % copies == 0) {
+        space.variants.push_back(
+            {concat("r", copies), copies, MOIRA_SCHEDULE_EQUAL,
+             copies > 1 && shape.shards == 3 ? "other" : "exact"});
+        if (copies > 0)
+          space.variants.push_back({concat("r", copies, " groups"), copies,
+                                    MOIRA_SCHEDULE_GROUPS, "exact"});
+      }
+    space.hierarchical = some->hasHierarchical();
+    space.maxShadows = std::min(some->maxShadows(), shape.experts);
+    return space;
+  }
+  std::unique_ptr<Decider> decider(SelectionOptions options = {}) const {
+    auto made = Decider::create(space(), model(known), options);
+    EXPECT_TRUE(made.ok()) << made.status().message;
+    return std::move(*made);
+  }
+};
+
+inline Machine machineA(int spare = 2) {
+  Machine machine{cluster(2, 4, 50e9, 10e9),
+                  layerShape(8, 32, 512, 1024, spare, true),
+                  {},
+                  {}};
+  TiledKernel told, real;
+  real.perRow = 2.2e-7;
+  real.weights = 5e-6;
+  machine.known = calibrate(told);
+  machine.truth = calibrate(real);
+  return machine;
+}
+
+inline Machine machineB() {
+  Machine machine{
+      cluster(2, 4, 50e9, 10e9), layerShape(8, 2, 512, 2048), {}, {}};
+  TiledKernel told, real;
+  real.perRow = 2.2e-7;
+  real.weights = 5e-6;
+  machine.known = calibrate(told);
+  machine.truth = calibrate(real);
+  return machine;
+}
+
+/// True times of all candidates under loads.
+class Truth {
+public:
+  explicit Truth(const Machine &machine)
+      : machine(machine), model(machine.model(machine.truth)),
+        list(machine.space().candidates()) {}
+
+  const std::vector<double> &times(const std::vector<int32_t> &counts) {
+    std::vector<int64_t> loads;
+    int shadows = machine.space().maxShadows;
+    orderByLoad(counts.data(), machine.shape.ranks, machine.shape.experts,
+                shadows, loads, order);
+    model->setLoads(counts.data(), order.data(), shadows);
+    seconds.clear();
+    for (size_t c = 0; c < list.size(); ++c) {
+      Draws draws({11, 12}, uint32_t(c));
+      double off = 1 + machine.bias * (2 * draws.uniform() - 1);
+      seconds.push_back(model->predict(list[c].plan).seconds * off);
+    }
+    return seconds;
+  }
+  double noisy(double time, int64_t step) const {
+    Draws draws({13, 14}, uint32_t(step));
+    return time * (1 + machine.noise * draws.normal());
+  }
+
+private:
+  const Machine &machine;
+  std::unique_ptr<LayerModel> model;
+  std::vector<Candidate> list;
+  std::vector<int32_t> order;
+  std::vector<double> seconds;
+};
+
+} // namespace moira::test
+
+#endif // MOIRA_UNITTESTS_SELECTION_GAMES_H
