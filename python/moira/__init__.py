@@ -19,12 +19,14 @@ from .compiler import CompileError, compile, find_tool, import_layer
 from .session import Session
 from .statistics import Layer, Memory, Step
 from .tensor import Tensor
+from .training import Gradients, Residuals
 
 #: The version of the library that was loaded.
 __version__ = _lib.moira_version().decode()
 
 __all__ = [
-    "Bundle", "CompileError", "CopyWarning", "Entry", "Layer", "Memory",
-    "MoiraError", "Parameter", "Session", "Status", "Step", "Tensor",
-    "TensorSpec", "compile", "find_tool", "import_layer", "library_path",
+    "Bundle", "CompileError", "CopyWarning", "Entry", "Gradients", "Layer",
+    "Memory", "MoiraError", "Parameter", "Residuals", "Session", "Status",
+    "Step", "Tensor", "TensorSpec", "compile", "find_tool", "import_layer",
+    "library_path",
 ]

@@ -1,6 +1,6 @@
 # Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The types and numbers of moira/abi.h, moira/runtime.h and dlpack.h.
+"""Types and numbers of moira/abi.h, runtime.h, training.h and dlpack.h.
 
 A test compiles the headers and compares every size, place and value.
 """
@@ -107,7 +107,16 @@ class PlanOptions(Sized):
 class MemoryInfo(Sized):
     _fields_ = [("struct_size", c_uint32), ("parameters", c_int64),
                 ("workspace", c_int64), ("results", c_int64),
-                ("peak", c_int64), ("limit", c_int64)]
+                ("peak", c_int64), ("limit", c_int64),
+                ("residuals", c_int64), ("training", c_int64)]
+
+
+class UpdateOptions(Sized):
+    _fields_ = [("struct_size", c_uint32), ("rule", c_int32),
+                ("learning_rate", c_double), ("momentum", c_double),
+                ("nesterov", c_int32), ("beta1", c_double),
+                ("beta2", c_double), ("epsilon", c_double),
+                ("weight_decay", c_double), ("gradient_scale", c_double)]
 
 
 class StepRow(Sized):
@@ -133,6 +142,7 @@ STRUCTS = {
     "moira_entry_info": EntryInfo, "moira_tensor_info": TensorInfo,
     "moira_session_options": SessionOptions,
     "moira_plan_options": PlanOptions, "moira_memory": MemoryInfo,
+    "moira_update_options": UpdateOptions,
     "moira_step_row": StepRow, "moira_layer_row": LayerRow,
 }
 
@@ -141,7 +151,7 @@ _OUT = POINTER(c_void_p)
 _TENSORS = POINTER(POINTER(DLTensor))
 _RESULTS = POINTER(POINTER(DLManagedTensor))
 
-#: Functions of moira/runtime.h: result type and argument types. `int` as the
+#: Functions of the headers: result type and argument types. c_int32 as the
 #: result type means a code, which the caller checks.
 FUNCTIONS = {
     "moira_version": (c_char_p, []),
@@ -173,6 +183,18 @@ FUNCTIONS = {
         c_int32, [_HANDLE, c_char_p, _TENSORS, c_int32, _RESULTS, c_int32]),
     "moira_session_predict_peak": (
         c_int32, [_HANDLE, c_char_p, _TENSORS, c_int32, POINTER(c_int64)]),
+    "moira_session_forward": (
+        c_int32, [_HANDLE, c_char_p, _TENSORS, c_int32, _RESULTS, c_int32,
+                  _OUT]),
+    "moira_residuals_destroy": (None, [_HANDLE]),
+    "moira_session_backward": (
+        c_int32, [_HANDLE, _HANDLE, _TENSORS, c_int32, _RESULTS, c_int32]),
+    "moira_session_accumulate": (
+        c_int32, [_HANDLE, _HANDLE, _TENSORS, c_int32, _RESULTS, c_int32]),
+    "moira_session_zero_gradients": (c_int32, [_HANDLE]),
+    "moira_session_gradient_norm": (c_int32, [_HANDLE, POINTER(c_double)]),
+    "moira_update_defaults": (c_int32, [POINTER(UpdateOptions), c_int32]),
+    "moira_session_update": (c_int32, [_HANDLE, POINTER(UpdateOptions)]),
     "moira_session_memory": (c_int32, [_HANDLE, POINTER(MemoryInfo)]),
     "moira_session_statistics": (c_int32, [_HANDLE, _OUT]),
     "moira_statistics_destroy": (None, [_HANDLE]),

@@ -255,6 +255,22 @@ def view(array, what, policy="warn", writable=False):
     return _from_buffer(array, what, policy, writable)
 
 
+def places(outs, what):
+    """The argument `DLManagedTensor **results` of a call, and what must live
+    meanwhile: for each of `outs`, None or an array to be filled."""
+    made = (ctypes.POINTER(_abi.DLManagedTensor) * len(outs))()
+    kept = []
+    for i, array in enumerate(outs):
+        if array is None:
+            kept.append(None)
+            continue
+        shown = view(array, f"{what} {i}", writable=True)
+        managed = _abi.DLManagedTensor(dl_tensor=shown.tensor)
+        made[i] = ctypes.pointer(managed)
+        kept.append((array, shown, managed))
+    return made, kept
+
+
 def shape_only(shape, dtype):
     """A tensor without data, for questions about sizes."""
     return View(None, dtype, shape, None, "shape")

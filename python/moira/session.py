@@ -7,7 +7,7 @@ import ctypes
 import os
 from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _abi, _inputs, statistics, tensor
+from . import _abi, _inputs, statistics, tensor, training
 from ._library import Handle, check, encode, invalid, lib
 from .bundle import Bundle
 
@@ -170,14 +170,8 @@ class Session(Handle):
                 the step would pass the limit, FAILED for a check inside the
                 step. The session stays usable.
         """
-        spec = self.bundle.find(entry)
-        views = self._views(spec, inputs)
-        places, outs = self._places(spec, out)
-        with self._use() as handle:
-            check(lib.moira_session_invoke(
-                handle, self._encoded[spec.name], _inputs.pointers(views),
-                len(views), places, len(spec.results)))
-        return _collect(places, outs, returns, views)
+        # What is kept for a way back goes at once.
+        return self._run(self.bundle.find(entry), inputs, out, returns)[0]
 
     def __call__(self, *inputs, **options):
         """`invoke`; a single result comes alone."""
@@ -202,28 +196,132 @@ class Session(Handle):
                 views.append(_inputs.view(array, what, self._copies))
         return views
 
-    def _places(self, spec, out):
-        """The `results` of a call, and the caller's arrays in them."""
+    def _outs(self, spec, out):
         count = len(spec.results)
-        places = (ctypes.POINTER(_abi.DLManagedTensor) * count)()
         if out is None:
-            return places, [None] * count
+            return [None] * count
         is_list = isinstance(out, (tuple, list))
         if not is_list or len(out) != count:
             found = len(out) if is_list else type(out).__name__
             raise invalid(f"entry '{spec.name}': out: expected a list of "
                           f"{count} arrays or None, got {found}")
-        outs = []
-        for i, array in enumerate(out):
-            if array is None:
-                outs.append(None)
-                continue
-            view = _inputs.view(array, f"entry '{spec.name}': result {i}",
-                                writable=True)
-            managed = _abi.DLManagedTensor(dl_tensor=view.tensor)
-            places[i] = ctypes.pointer(managed)
-            outs.append((array, view, managed))
-        return places, outs
+        return out
+
+    def _run(self, spec, inputs, out, returns):
+        """Runs a step: its results, and a Residuals where the entry has a way
+        back."""
+        views = self._views(spec, inputs)
+        places, kept = _inputs.places(self._outs(spec, out),
+                                      f"entry '{spec.name}': result")
+        kind = tensor.kind_for(returns, [view.framework for view in views])
+        arguments = (self._encoded[spec.name], _inputs.pointers(views),
+                     len(views), places, len(kept))
+        residuals = None
+        with self._use() as handle:
+            if spec.backward:
+                pointer = ctypes.c_void_p()
+                check(lib.moira_session_forward(handle, *arguments,
+                                                ctypes.byref(pointer)))
+            else:
+                check(lib.moira_session_invoke(handle, *arguments))
+        if spec.backward:
+            shapes = [(each.dtype, tuple(place.contents.dl_tensor.shape[
+                :place.contents.dl_tensor.ndim]))
+                for each, place in zip(spec.results, places)]
+            residuals = training.Residuals(pointer.value, self, spec, shapes,
+                                           kind)
+        return tensor.collect(places, kept, kind), residuals
+
+    # --- Training ------------------------------------------------------------
+
+    def forward(self, *inputs: Any, entry: Optional[str] = None,
+                out: Optional[Sequence[Any]] = None,
+                returns: Optional[str] = None
+                ) -> Tuple[Tuple[Any, ...], training.Residuals]:
+        """Runs one step of an entry compiled with gradients: `invoke`, and
+        what the way back needs.
+
+        Raises:
+            MoiraError: as `invoke`, and where the entry has no way back.
+        """
+        spec = self.bundle.find(entry)
+        training.require_backward(spec)
+        return self._run(spec, inputs, out, returns)
+
+    def backward(self, residuals: training.Residuals, *gradients: Any,
+                 returns: Optional[str] = None) -> training.Gradients:
+        """Computes gradients.
+
+        Args:
+            residuals: of a forward step of this session, since which no
+                parameter has been bound or updated.
+            gradients: one for each result of a float type, of its very type
+                and shape; None: zeros.
+            returns: None: as the forward step's results.
+
+        Raises:
+            MoiraError: INVALID_ARGUMENT for residuals of another session or
+                of other parameters, or gradients that do not fit.
+        """
+        self._check(residuals)
+        of = training.signature(self.bundle, residuals.entry)
+        views = training.result_gradients(residuals, gradients, self._copies)
+        arrays = training.run(lib.moira_session_backward, residuals, views,
+                              [None] * len(of), returns)
+        return training.gather(residuals.entry, of, arrays)
+
+    def accumulate(self, residuals: training.Residuals, *gradients: Any,
+                   returns: Optional[str] = None) -> Tuple[Any, ...]:
+        """Computes gradients and adds those of parameters to those that the
+        session keeps, in the order of the calls.
+
+        Returns:
+            Gradients of the inputs; None for those without one.
+        """
+        self._check(residuals)
+        of = [each for each in training.signature(self.bundle, residuals.entry)
+              if each[0] == "input"]
+        views = training.result_gradients(residuals, gradients, self._copies)
+        arrays = training.run(lib.moira_session_accumulate, residuals, views,
+                              [None] * len(of), returns)
+        return training.gather(residuals.entry, of, arrays).inputs
+
+    def _check(self, residuals):
+        # The library compares too; this names the mistake in Python's terms.
+        if not isinstance(residuals, training.Residuals):
+            raise invalid("backward: expected the residuals of a forward step, "
+                          f"got {type(residuals).__name__}")
+        if residuals.session is not self:
+            raise invalid("backward: expected residuals of this session, got "
+                          "another's")
+
+    def zero_gradients(self) -> None:
+        """Forgets the gradients that the session keeps."""
+        with self._use() as handle:
+            check(lib.moira_session_zero_gradients(handle))
+
+    @property
+    def gradient_norm(self) -> float:
+        """The root of the sum of squares of all kept gradients."""
+        norm = ctypes.c_double()
+        with self._use() as handle:
+            check(lib.moira_session_gradient_norm(handle, ctypes.byref(norm)))
+        return norm.value
+
+    def update(self, rule: str = "adamw", **options: float) -> None:
+        """Updates every parameter that has a kept gradient.
+
+        Args:
+            rule: "sgd", "adam" or "adamw"; the bundle must have its code
+                (`moira-compile --optimizer`).
+            options: learning_rate, momentum, nesterov, beta1, beta2, epsilon,
+                weight_decay, gradient_scale.
+        """
+        struct = training.update_options(rule, options)
+        with self._use() as handle:
+            check(lib.moira_session_update(handle, ctypes.byref(struct)))
+
+    # --- Memory and what happened --------------------------------------------
 
     def predict_peak(self, *inputs: Any, entry: Optional[str] = None) -> int:
         """The bytes that the session would hold at most during such a step.
@@ -240,16 +338,15 @@ class Session(Handle):
                 len(views), ctypes.byref(peak)))
         return peak.value
 
-    # --- What happened -------------------------------------------------------
-
     @property
     def memory(self) -> statistics.Memory:
         """Bytes held now, and the peak."""
         info = _abi.MemoryInfo()
         with self._use() as handle:
             check(lib.moira_session_memory(handle, ctypes.byref(info)))
-        return statistics.Memory(info.parameters, info.workspace, info.results,
-                                 info.peak, info.limit)
+        return statistics.Memory(
+            **{name: getattr(info, name)
+               for name in statistics.Memory.__dataclass_fields__})
 
     def statistics(self) -> List[statistics.Step]:
         """The last steps, oldest first."""
@@ -274,11 +371,3 @@ def _in_order(spec, named):
                       ", got none")
     return [named[name] for name in names]
 
-
-def _collect(places, outs, returns, views):
-    """The arrays of a call's results."""
-    kind = tensor.kind_for(returns, [view.framework for view in views])
-    made = [None if out else tensor.Tensor(places[i])
-            for i, out in enumerate(outs)]
-    return tuple(out[0] if out else tensor.convert(made[i], kind)
-                 for i, out in enumerate(outs))

@@ -51,6 +51,8 @@ class Memory:
     parameters: int
     workspace: int
     results: int  #: allocated by the runtime and not deleted yet
+    residuals: int  #: of forward steps, with what is kept for the next
+    training: int  #: gradients and states of optimizers
     peak: int  #: highest sum so far
     limit: int  #: 0: none
 

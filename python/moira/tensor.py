@@ -232,6 +232,13 @@ def convert(tensor, kind):
     return tensor
 
 
+def collect(places, kept, kind):
+    """The arrays of a call's results: the caller's own or new ones."""
+    made = [None if own else Tensor(places[i]) for i, own in enumerate(kept)]
+    return tuple(own[0] if own else convert(made[i], kind)
+                 for i, own in enumerate(kept))
+
+
 def kind_for(asked, frameworks):
     """"numpy", "torch" or "moira": what was asked for, else what the inputs
     were, else numpy where it is installed."""

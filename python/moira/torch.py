@@ -173,8 +173,7 @@ class _Function(torch.autograd.Function):
             hidden, returns="torch")
         ctx.module = module
         ctx.save_for_backward(_keep(residuals))
-        ctx.shapes = result.shape, logits.shape
-        ctx.set_materialize_grads(False)
+        ctx.set_materialize_grads(False)  # None where nobody reads a result
         return result, logits
 
     @staticmethod
@@ -186,12 +185,7 @@ class _Function(torch.autograd.Function):
             raise invalid("expected what the forward pass left, got a copy of "
                           "a saved tensor: hooks on saved tensors may not "
                           "copy")
-        given = []
-        for gradient, shape in zip((d_result, d_logits), ctx.shapes):
-            if gradient is None:  # nobody reads that result
-                gradient = torch.zeros(shape, dtype=ctx.module.dtype)
-            given.append(gradient.contiguous())
-        gradients = residuals.session.backward(residuals, *given,
+        gradients = residuals.session.backward(residuals, d_result, d_logits,
                                                returns="torch")
         of = gradients.parameters
         gate, up = of[_GATE_UP]
