@@ -3,6 +3,7 @@
 
 #include "moira/Pipelines/Pipelines.h"
 
+#include "moira/Autodiff/Passes.h"
 #include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/Transforms/Fusions.h"
@@ -41,6 +42,8 @@ llvm::StringRef moira::stringifyPhase(Phase phase) {
     return "input";
   case Phase::Sharded:
     return "sharded";
+  case Phase::Differentiated:
+    return "differentiated";
   case Phase::Scheduled:
     return "scheduled";
   case Phase::Kernels:
@@ -100,8 +103,10 @@ static void buildSharded(OpPassManager &manager,
     cut.blocks = options.hiddenBlocks;
     manager.addNestedPass<func::FuncOp>(moe::createCutHiddenPass(cut));
   }
-  if (!isSharded(options))
+  if (!isSharded(options)) {
+    manager.addPass(moe::createExpandLossesPass());
     return;
+  }
   addNumbers(manager);
   moe::ShardPassOptions shard;
   shard.entry = options.entry;
@@ -109,6 +114,21 @@ static void buildSharded(OpPassManager &manager,
   shard.copies = options.copies;
   shard.spare = options.spareSlots;
   manager.addPass(moe::createShardPass(shard));
+  manager.addPass(moe::createExpandLossesPass());
+  addCleanup(manager);
+}
+
+/// The entry with what its way back needs, and the way back.
+static void buildDifferentiated(OpPassManager &manager,
+                                const PipelineOptions &options) {
+  if (!options.gradients)
+    return;
+  // Ops of the way back keep the numbers of their layers.
+  addNumbers(manager);
+  moe::DifferentiatePassOptions differentiate;
+  differentiate.entry = options.entry;
+  differentiate.recompute = options.recompute;
+  manager.addPass(moe::createDifferentiatePass(differentiate));
   addCleanup(manager);
 }
 
@@ -123,10 +143,21 @@ static void buildScheduled(OpPassManager &manager,
   addCleanup(manager);
 }
 
+/// The code of optimizers.
+static void addUpdates(OpPassManager &manager, const PipelineOptions &options) {
+  if (options.updates.empty())
+    return;
+  moe::AddUpdatesPassOptions updates;
+  for (const std::string &rule : options.updates)
+    updates.rules.push_back(rule);
+  manager.addPass(moe::createAddUpdatesPass(updates));
+}
+
 /// Variants, experts as grouped matmuls, packed parameters; or the oracle.
 static void buildKernels(OpPassManager &manager,
                          const PipelineOptions &options) {
   addNumbers(manager);
+  manager.addPass(moe::createDecomposeSoftmaxPass());
   if (options.exposeRouting || options.replayRouting) {
     moe::ExposeRoutingPassOptions expose;
     expose.function = options.entry;
@@ -137,6 +168,7 @@ static void buildKernels(OpPassManager &manager,
     manager.addPass(moe::createDecomposePass());
     manager.addPass(moe::createAssignLayoutsPass());
     addCleanup(manager);
+    addUpdates(manager, options);
     return;
   }
   moe::FormKernelsPassOptions kernels;
@@ -157,6 +189,7 @@ static void buildKernels(OpPassManager &manager,
   for (moe::RowClass rowClass : options.rowClasses)
     variants.rows.push_back(moe::stringifyRowClass(rowClass).str());
   manager.addPass(moe::createCreateVariantsPass(variants));
+  addUpdates(manager, options);
 }
 
 /// Memrefs: compact arguments and results, inputs never written.
@@ -253,6 +286,9 @@ void moira::buildPhase(OpPassManager &manager, Phase phase,
     return;
   case Phase::Sharded:
     buildSharded(manager, options);
+    break;
+  case Phase::Differentiated:
+    buildDifferentiated(manager, options);
     break;
   case Phase::Scheduled:
     buildScheduled(manager, options);

@@ -1,6 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "moira/Autodiff/Passes.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 #include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
@@ -100,6 +101,16 @@ static void registerPhasePipelines() {
         *this, "hidden-blocks",
         llvm::cl::desc("blocks of the hidden dimension of experts"),
         llvm::cl::init(1)};
+    Option<bool> gradients{*this, "gradients",
+                           llvm::cl::desc("add the entry's way back")};
+    Option<bool> recompute{*this, "recompute",
+                           llvm::cl::desc("keep less for the way back")};
+    Option<bool> packGradients{
+        *this, "pack-gradients",
+        llvm::cl::desc("pack gradients as their parameters")};
+    ListOption<std::string> updates{
+        *this, "updates",
+        llvm::cl::desc("optimizers to bring the code of: sgd, adam, adamw")};
     ListOption<std::string> disableFusion{
         *this, "disable-fusion",
         llvm::cl::desc("fusions to leave out: " + moe::listFusions())};
@@ -131,6 +142,11 @@ static void registerPhasePipelines() {
           options.hiddenBlocks = given.hiddenBlocks;
           options.entry = given.entry;
           options.oracle = given.oracle;
+          options.gradients = given.gradients;
+          options.recompute = given.recompute;
+          for (const std::string &rule : given.updates)
+            options.updates.push_back(rule);
+          options.packGradients = given.packGradients;
           options.vectorBits = given.vectorBits;
           options.dotBF16 = given.dotBF16;
           options.disabledFusions = *disabled;
@@ -145,6 +161,7 @@ static void registerPhasePipelines() {
 
 void moira::registerPasses() {
   moe::registerMoEPasses();
+  moe::registerMoiraAutodiffPasses();
   moe::registerMoiraConversionPasses();
   moe::registerMoiraPipelinesPasses();
   moe::registerMoiraSchedulePasses();

@@ -59,17 +59,18 @@ static Value getChunk(Operation *op) {
 
 static LogicalResult verifyTensorForm(Operation *op, StringRef phase) {
   if (isOfRanks(op) &&
-      (hasBufferForm(op) || isa<StartExchangeOp, StartGatherOp, WaitOp>(op)))
+      (hasBufferForm(op) || isa<StartExchangeOp, StartGatherOp,
+                                StartAllReduceOp, StartReduceOp, WaitOp>(op)))
     return op->emitOpError("expected no asynchronous or buffer form at the end "
                            "of phase ")
            << phase;
   return success();
 }
 
-static LogicalResult verifySharded(Operation *op) {
+static LogicalResult verifySharded(Operation *op, StringRef phase) {
   if (isa<ChunksOp>(op) || getChunk(op))
-    return op->emitOpError("expected no chunks at the end of phase sharded");
-  return verifyTensorForm(op, "sharded");
+    return op->emitOpError("expected no chunks at the end of phase ") << phase;
+  return verifyTensorForm(op, phase);
 }
 
 static LogicalResult verifyScheduled(Operation *op) {
@@ -118,7 +119,7 @@ static LogicalResult verifyBufferized(Operation *op) {
           return op->emitOpError("expected no tensors at the end of phase "
                                  "bufferized, got ")
                  << type;
-  if (isa<ExchangeOp, GatherWeightsOp>(op))
+  if (isa<ExchangeOp, GatherWeightsOp, AllReduceOp, ReduceWeightsOp>(op))
     return op->emitOpError("expected a start and a wait at the end of phase "
                            "bufferized");
   if (isa<bufferization::BufferizationDialect>(op->getDialect()))
@@ -150,7 +151,8 @@ static LogicalResult verify(moira::Phase end, Operation *op) {
   case moira::Phase::Input:
     return verifyInput(op);
   case moira::Phase::Sharded:
-    return verifySharded(op);
+  case moira::Phase::Differentiated:
+    return verifySharded(op, moira::stringifyPhase(end));
   case moira::Phase::Scheduled:
     return verifyScheduled(op);
   case moira::Phase::Kernels:

@@ -49,8 +49,9 @@ LogicalResult Interpreter::runOp(Operation *op) {
       .Case([&](scf::IfOp branch) {
         return findCollective(op) ? run(branch) : runOnce(op);
       })
-      .Case<StartExchangeOp, StartGatherOp, WaitOp, memref::LoadOp,
-            memref::StoreOp>([&](auto typed) { return run(typed); })
+      .Case<StartExchangeOp, StartGatherOp, StartAllReduceOp, StartReduceOp,
+            WaitOp, memref::LoadOp, memref::StoreOp>(
+          [&](auto typed) { return run(typed); })
       .Case<memref::AllocOp, memref::AllocaOp>(
           [&](auto) { return runAlloc(op); })
       .Case([&](memref::DeallocOp dealloc) {
@@ -70,10 +71,11 @@ LogicalResult Interpreter::runOp(Operation *op) {
         return success();
       })
       // A transfer that is waited for at once: in order with those before it.
-      .Case<ExchangeOp, GatherWeightsOp>([&](auto) {
-        timeline.waitForAll();
-        return runEffects(op);
-      })
+      .Case<ExchangeOp, GatherWeightsOp, AllReduceOp, ReduceWeightsOp>(
+          [&](auto) {
+            timeline.waitForAll();
+            return runEffects(op);
+          })
       .Case([&](ReceiveSizesOp sizes) {
         memory.set(sizes.getResults().back(), receive(sizes));
         return runEffects(op);
@@ -261,14 +263,26 @@ LogicalResult Interpreter::run(StartExchangeOp op) {
   return success();
 }
 
-LogicalResult Interpreter::run(StartGatherOp op) {
+LogicalResult Interpreter::startTransfer(Operation *op, Value from, Value to) {
   FailureOr<int64_t> ticket =
-      timeline.start(op, memory.getView(op.getLocal()).region,
-                     memory.getView(op.getWhole()).region, /*isOwner=*/true);
+      timeline.start(op, memory.getView(from).region, memory.getView(to).region,
+                     /*isOwner=*/true);
   if (failed(ticket))
     return failure();
-  memory.set(op.getTicket(), Number{*ticket, true, true});
+  memory.set(op->getResult(0), Number{*ticket, true, true});
   return success();
+}
+
+LogicalResult Interpreter::run(StartGatherOp op) {
+  return startTransfer(op, op.getLocal(), op.getWhole());
+}
+
+LogicalResult Interpreter::run(StartAllReduceOp op) {
+  return startTransfer(op, op.getMine(), op.getSum());
+}
+
+LogicalResult Interpreter::run(StartReduceOp op) {
+  return startTransfer(op, op.getWhole(), op.getLocal());
 }
 
 LogicalResult Interpreter::run(WaitOp op) {

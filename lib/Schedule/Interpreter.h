@@ -42,6 +42,10 @@ private:
   LogicalResult run(scf::IfOp branch);
   LogicalResult run(StartExchangeOp op);
   LogicalResult run(StartGatherOp op);
+  LogicalResult run(StartAllReduceOp op);
+  LogicalResult run(StartReduceOp op);
+  /// A transfer from `from` to `to`, which it alone writes.
+  LogicalResult startTransfer(Operation *op, Value from, Value to);
   LogicalResult run(WaitOp op);
   LogicalResult run(memref::LoadOp op);
   LogicalResult run(memref::StoreOp op);

@@ -30,26 +30,52 @@ struct MakeAsynchronous
     function.walk([&](scf::ForOp loop) { loops.push_back(loop); });
     for (scf::ForOp loop : loops)
       numLoops += splitChunks(loop);
-    WalkResult result = function.walk([](GatherWeightsOp op) {
-      if (!hasBufferForm(op) || op.isConcatenation())
-        return WalkResult::advance();
-      op.emitOpError("expected shards of dim 1 and one part, got dim ")
-          << *op.getDim() << " and " << op.getParts() << " parts";
-      return WalkResult::interrupt();
+    WalkResult result = function.walk([](Operation *op) {
+      if (auto gather = dyn_cast<GatherWeightsOp>(op))
+        return checkShards(gather);
+      if (auto reduce = dyn_cast<ReduceWeightsOp>(op))
+        return checkShards(reduce);
+      return WalkResult::advance();
     });
     if (result.wasInterrupted())
       return signalPassFailure();
     hoistGathers(function);
-    function.walk([](ExchangeOp op) {
-      if (!hasBufferForm(op))
-        return;
-      OpBuilder b(op);
-      WaitOp::create(b, op.getLoc(), startExchange(b, op));
-      op.erase();
+    SmallVector<Operation *> transfers;
+    function.walk([&](Operation *op) {
+      if (isa<ExchangeOp, AllReduceOp, ReduceWeightsOp>(op) &&
+          hasBufferForm(op))
+        transfers.push_back(op);
     });
+    for (Operation *op : transfers)
+      if (isQueued(op))
+        overlapTransfer(op);
+      else
+        startAndWait(op);
   }
 
 private:
+  /// Weights travel as ranges of memory.
+  template <typename OpTy> static WalkResult checkShards(OpTy op) {
+    if (!hasBufferForm(op) || op.isConcatenation())
+      return WalkResult::advance();
+    op.emitOpError("expected shards of dim 1 and one part, got dim ")
+        << *op.getDim() << " and " << op.getParts() << " parts";
+    return WalkResult::interrupt();
+  }
+  /// Whether others may run beside the transfer. Chunks that could not be split
+  /// stay in their order.
+  static bool isQueued(Operation *op) {
+    auto exchange = dyn_cast<ExchangeOp>(op);
+    if (!exchange)
+      return true;
+    auto queue = op->getAttrOfType<StringAttr>(kQueueAttrName);
+    return queue && queue.getValue() == "communication" && !exchange.getChunk();
+  }
+  static void startAndWait(Operation *op) {
+    OpBuilder b(op);
+    WaitOp::create(b, op->getLoc(), startTransfer(b, op));
+    op->erase();
+  }
   static void hoistGathers(func::FuncOp function);
 };
 } // namespace

@@ -1,7 +1,8 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Loops over chunks, split so that transfers and products overlap.
+// Transfers and products that overlap: loops over chunks, split, and transfers
+// in straight code.
 
 #ifndef MOIRA_LIB_SCHEDULE_SPLITCHUNKS_H
 #define MOIRA_LIB_SCHEDULE_SPLITCHUNKS_H
@@ -21,6 +22,14 @@ Value findRoot(Value memref);
 /// The first op after `start`, in its block, that uses memory of `root` or
 /// contains an op that does; the terminator if there is none.
 Operation *findFirstUse(Operation *start, Value root);
+
+/// Queues what `op`, an exchange or a sum in buffer form, does; returns the
+/// ticket.
+Value startTransfer(OpBuilder &builder, Operation *op);
+
+/// Replaces an exchange or a sum in buffer form by a start, as early in its
+/// block as its operands allow, and a wait as late as its memory allows.
+void overlapTransfer(Operation *op);
 
 /// Splits a loop over chunks with exchanges of the queue `communication`.
 /// Returns false, and changes nothing, where memory that a chunk travels in

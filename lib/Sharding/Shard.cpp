@@ -175,6 +175,8 @@ LogicalResult Shard::shard(func::FuncOp function, int64_t count) {
       capacities.push_back(capacity);
     if (auto noise = dyn_cast<NoiseOp>(op))
       noises.push_back(noise);
+    if (auto loss = dyn_cast<LossOp>(op))
+      loss.setOverRanks(true);
     auto expert = dyn_cast<ExpertOp>(op);
     if (!expert)
       return;

@@ -116,6 +116,9 @@ LogicalResult TokenBlocks::addBlocks(func::FuncOp function) {
   WalkResult result = function.walk([&](Operation *op) {
     if (auto assign = dyn_cast<AssignOp>(op); assign && !assign.getBlocks())
       assign.getBlocksMutable().assign(blocks);
+    if (auto loss = dyn_cast<LossOp>(op);
+        loss && loss.getScope() != LossScope::Block && !loss.getBlocks())
+      loss.getBlocksMutable().assign(blocks);
     if (auto capacity = dyn_cast<CapacityOp>(op))
       if (failed(rewriteCapacity(builder, capacity, blocks)))
         return WalkResult::interrupt();

@@ -33,6 +33,17 @@ LogicalResult TokenAnalysis::visitMoE(Operation &op) {
     setLocal(op);
     return expectTokens(op, count.getIds(), "ids");
   }
+  if (auto loss = dyn_cast<LossOp>(op)) { // becomes one over ranks
+    for (auto [value, name] :
+         {std::pair<Value, StringRef>{loss.getLogits(), "logits"},
+          {loss.getIds(), "ids"},
+          {loss.getMask(), "mask"},
+          {loss.getBlocks(), "blocks"},
+          {loss.getNoisy(), "noisy"}})
+      if (failed(expectTokens(op, value, name)))
+        return failure();
+    return success();
+  }
   if (auto capacity = dyn_cast<CapacityOp>(op)) // becomes the ranks' maximum
     return success(
         succeeded(expectReplicated(op, capacity.getFactor(), "factor")) &&

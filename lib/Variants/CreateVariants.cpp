@@ -25,9 +25,13 @@ struct CreateVariants
     FailureOr<SmallVector<RowClass>> classes = getClasses();
     if (failed(classes))
       return signalPassFailure();
-    FailureOr<func::FuncOp> function = findEntry(getOperation(), entry);
-    if (failed(function) || failed(createVariants(*function, *classes)))
-      signalPassFailure();
+    FailureOr<SmallVector<func::FuncOp>> functions =
+        findEntries(getOperation(), entry);
+    if (failed(functions))
+      return signalPassFailure();
+    for (func::FuncOp function : *functions)
+      if (failed(createVariants(function, *classes)))
+        return signalPassFailure();
   }
 
 private:
@@ -58,12 +62,16 @@ LogicalResult CreateVariants::createVariants(func::FuncOp function,
   ModuleOp module = getOperation();
   std::optional<SymbolTable::UseRange> uses =
       SymbolTable::getSymbolUses(function, module);
-  if (uses && !uses->empty())
+  for (SymbolTable::SymbolUse use : *uses) {
+    // An entry names its way back, and does not call it.
+    if (use.getUser()->getAttr(kBackwardAttrName) == use.getSymbolRef())
+      continue;
     return function
                .emitOpError(
                    "expected an entry that the module itself does not use")
-               .attachNote(uses->begin()->getUser()->getLoc())
+               .attachNote(use.getUser()->getLoc())
            << "used here";
+  }
   MLIRContext *context = &getContext();
   OpBuilder builder(function);
   SmallVector<Attribute> names, values;

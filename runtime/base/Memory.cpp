@@ -40,6 +40,8 @@ MemoryFigures MemoryAccount::figures() const {
   figures.parameters = read(MemoryKind::Parameters);
   figures.workspace = read(MemoryKind::Workspace);
   figures.results = read(MemoryKind::Results);
+  figures.residuals = read(MemoryKind::Residuals);
+  figures.training = read(MemoryKind::Training);
   figures.peak = peak.load(std::memory_order_relaxed);
   figures.limit = limitBytes;
   return figures;
@@ -59,6 +61,10 @@ static const char *kindName(MemoryKind kind) {
     return "workspace";
   case MemoryKind::Results:
     return "results";
+  case MemoryKind::Residuals:
+    return "residuals";
+  case MemoryKind::Training:
+    return "gradients and states of optimizers";
   }
   return "";
 }

@@ -15,17 +15,27 @@
 
 namespace moira::runtime {
 
-enum class MemoryKind { Parameters, Workspace, Results };
+enum class MemoryKind {
+  Parameters,
+  Workspace,
+  Results,
+  Residuals, ///< what forward steps leave for their way back
+  Training   ///< gradients, states of optimizers
+};
 
 /// Bytes held now, by kind, and the highest total so far.
 struct MemoryFigures {
   int64_t parameters = 0;
   int64_t workspace = 0;
   int64_t results = 0;
+  int64_t residuals = 0;
+  int64_t training = 0;
   int64_t peak = 0;
   int64_t limit = 0; ///< 0: none
 
-  int64_t total() const { return parameters + workspace + results; }
+  int64_t total() const {
+    return parameters + workspace + results + residuals + training;
+  }
 };
 
 /// Counts bytes against a limit. Any thread may call anything.
@@ -50,7 +60,7 @@ private:
   const bool poison;
   std::atomic<int64_t> total{0};
   std::atomic<int64_t> peak{0};
-  std::array<std::atomic<int64_t>, 3> held{};
+  std::array<std::atomic<int64_t>, 5> held{};
 };
 
 /// Fills memory with what is NaN in every floating-point type, and an integer

@@ -96,56 +96,6 @@ bool Broadcast::next(Batch &batch) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
-template <typename T>
-static void combine(T *to, const T *from, int64_t count, Reduction reduction) {
-  if (reduction == Reduction::Sum)
-    for (int64_t i = 0; i < count; ++i)
-      to[i] += from[i];
-  else
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = std::max(to[i], from[i]);
-}
-
-static void combine(void *to, const void *from, int64_t count, int32_t dtype,
-                    Reduction reduction) {
-  switch (dtype) {
-  case MOIRA_F32:
-    return combine(static_cast<float *>(to), static_cast<const float *>(from),
-                   count, reduction);
-  case MOIRA_F64:
-    return combine(static_cast<double *>(to), static_cast<const double *>(from),
-                   count, reduction);
-  case MOIRA_I32:
-    return combine(static_cast<int32_t *>(to),
-                   static_cast<const int32_t *>(from), count, reduction);
-  default:
-    return combine(static_cast<int64_t *>(to),
-                   static_cast<const int64_t *>(from), count, reduction);
-  }
-}
-
-/// Bytes of an element; 0 where reductions do not know the type.
-static int64_t reducible(int32_t dtype) {
-  switch (dtype) {
-  case MOIRA_F32:
-  case MOIRA_I32:
-    return 4;
-  case MOIRA_F64:
-  case MOIRA_I64:
-    return 8;
-  default:
-    return 0;
-  }
-}
-
-static Status checkReducible(int32_t dtype) {
-  if (reducible(dtype))
-    return Status();
-  return Status(
-      MOIRA_INVALID_ARGUMENT,
-      concat("reduction: expected f32, f64, i32 or i64, got type ", dtype));
-}
-
 Status ReduceScatter::begin(int newRank, int newRanks, const void *newIn,
                             void *newOut, int64_t newCount, int32_t newDtype,
                             Reduction newReduction, int64_t stagingBytes) {
@@ -159,26 +109,23 @@ Status ReduceScatter::begin(int newRank, int newRanks, const void *newIn,
   reduction = newReduction;
   done = 0;
   waiting = false;
-  block = std::clamp<int64_t>(stagingBytes / ranks / reducible(dtype), 1,
+  block = std::clamp<int64_t>(stagingBytes / ranks / reducibleBytes(dtype), 1,
                               std::max<int64_t>(count, 1));
   return Status();
 }
 
 bool ReduceScatter::next(Batch &batch) {
   clear(batch);
-  int64_t size = reducible(dtype);
+  int64_t size = reducibleBytes(dtype);
   char *parts = staging.ensure(ranks * block * size);
   if (waiting) {
     int64_t n = std::min(block, count - done);
     char *result = out + done * size;
-    for (int p = 0; p < ranks; ++p) {
-      const char *part = p == rank ? in + (rank * count + done) * size
-                                   : parts + p * block * size;
-      if (p == 0)
-        copyBytes(result, part, n * size);
-      else
-        combine(result, part, n, dtype, reduction);
-    }
+    addends.clear();
+    for (int p = 0; p < ranks; ++p)
+      addends.push_back(p == rank ? in + (rank * count + done) * size
+                                  : parts + p * block * size);
+    reduceParts(result, addends, n, dtype, reduction);
     done += n;
   }
   waiting = done < count;
@@ -194,10 +141,14 @@ bool ReduceScatter::next(Batch &batch) {
   return true;
 }
 
-Status AllReduce::begin(int newRank, int newRanks, void *newData,
-                        int64_t newCount, int32_t newDtype,
+Status AllReduce::begin(int newRank, int newRanks, const void *in,
+                        void *newData, int64_t newCount, int32_t newDtype,
                         Reduction newReduction, int64_t stagingBytes) {
   MOIRA_RETURN_IF_ERROR(checkReducible(newDtype));
+  if (newCount < 0)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("expected 0 or more elements, got ", newCount));
+  copyBytes(newData, in, newCount * reducibleBytes(newDtype));
   rank = newRank;
   ranks = newRanks;
   data = static_cast<char *>(newData);
@@ -207,7 +158,7 @@ Status AllReduce::begin(int newRank, int newRanks, void *newData,
   done = 0;
   stage = 0;
   // All ranks' shares of one part are staged: together as much as the block.
-  block = std::clamp<int64_t>(stagingBytes / reducible(dtype), ranks,
+  block = std::clamp<int64_t>(stagingBytes / reducibleBytes(dtype), ranks,
                               std::max<int64_t>(count, ranks));
   return Status();
 }
@@ -222,7 +173,7 @@ bool AllReduce::next(Batch &batch) {
   clear(batch);
   if (ranks == 1)
     return false;
-  int64_t size = reducible(dtype);
+  int64_t size = reducibleBytes(dtype);
   if (stage == 2) {
     done += std::min(block, count - done);
     stage = 0;
@@ -235,11 +186,10 @@ bool AllReduce::next(Batch &batch) {
   if (stage == 1) {
     char *result = data + mine.begin * size;
     copyBytes(parts + rank * room, result, mine.count * size);
+    addends.clear();
     for (int p = 0; p < ranks; ++p)
-      if (p == 0)
-        copyBytes(result, parts, mine.count * size);
-      else
-        combine(result, parts + p * room, mine.count, dtype, reduction);
+      addends.push_back(parts + p * room);
+    reduceParts(result, addends, mine.count, dtype, reduction);
   }
   for (int d = 1; d < ranks; ++d) {
     int to = (rank + d) % ranks, from = (rank + ranks - d) % ranks;

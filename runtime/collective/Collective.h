@@ -7,6 +7,7 @@
 #ifndef MOIRA_RUNTIME_COLLECTIVE_COLLECTIVE_H
 #define MOIRA_RUNTIME_COLLECTIVE_COLLECTIVE_H
 
+#include "collective/Reduction.h"
 #include "collective/Transport.h"
 
 #include <cstring>
@@ -79,14 +80,13 @@ private:
   int round = 0;
 };
 
-enum class Reduction { Sum, Max };
-
 /// Adds (or takes the maximum of) arrays of all ranks, each element in
 /// ascending order of ranks: the same bits wherever it runs.
 class ReduceScatter final : public Collective {
 public:
   /// out[count] = reduction over ranks p of p's in[ranks, count] at this rank.
-  /// f32, f64, i32 or i64, for others fails. `out` and `in` do not overlap.
+  /// Fails for types that checkReducible does not know. `out` and `in` do not
+  /// overlap.
   Status begin(int rank, int ranks, const void *in, void *out, int64_t count,
                int32_t dtype, Reduction reduction, int64_t stagingBytes);
   bool next(Batch &batch) override;
@@ -101,15 +101,17 @@ private:
   bool waiting = false;
   int32_t dtype = 0;
   Reduction reduction = Reduction::Sum;
+  std::vector<const void *> addends;
   Staging staging; ///< [ranks, block]
 };
 
-/// data[count] = reduction over all ranks, in place: each rank reduces its
+/// data[count] = reduction over all ranks of in[count]: each rank reduces its
 /// part, then parts are gathered.
 class AllReduce final : public Collective {
 public:
-  Status begin(int rank, int ranks, void *data, int64_t count, int32_t dtype,
-               Reduction reduction, int64_t stagingBytes);
+  /// `in` is `data` or apart from it; it is not read after this.
+  Status begin(int rank, int ranks, const void *in, void *data, int64_t count,
+               int32_t dtype, Reduction reduction, int64_t stagingBytes);
   bool next(Batch &batch) override;
 
 private:
@@ -127,6 +129,7 @@ private:
   int stage = 0;     ///< 0 begins a block, 1 reduces, 2 ends it
   int32_t dtype = 0;
   Reduction reduction = Reduction::Sum;
+  std::vector<const void *> addends;
   Staging staging; ///< [ranks, part]
 };
 

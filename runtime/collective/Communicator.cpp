@@ -230,6 +230,32 @@ Result<int64_t> Communicator::gatherWeights(const moira_plan &plan,
   return start(request);
 }
 
+Result<int64_t> Communicator::reduceWeights(const moira_plan &plan,
+                                            const moira_reduce &reduce) {
+  Request request;
+  request.kind = Request::Kind::ReduceWeights;
+  request.plan = plan;
+  request.reduce = reduce;
+  return start(request);
+}
+
+static Request allReduceOf(const void *in, void *data, int64_t count,
+                           int32_t dtype, Reduction reduction) {
+  Request request;
+  request.kind = Request::Kind::AllReduce;
+  request.in = in;
+  request.out = data;
+  request.count = count;
+  request.dtype = dtype;
+  request.reduction = reduction;
+  return request;
+}
+
+Result<int64_t> Communicator::startAllReduce(const void *in, void *data,
+                                             int64_t count, int32_t dtype) {
+  return start(allReduceOf(in, data, count, dtype, Reduction::Sum));
+}
+
 Status Communicator::wait(int64_t ticket) {
   ClockPause pause(clock());
   return queue->wait(ticket);
@@ -260,13 +286,7 @@ Status Communicator::broadcast(int root, void *data, int64_t bytes) {
 
 Status Communicator::allReduce(void *data, int64_t count, int32_t dtype,
                                Reduction reduction) {
-  Request request;
-  request.kind = Request::Kind::AllReduce;
-  request.out = data;
-  request.count = count;
-  request.dtype = dtype;
-  request.reduction = reduction;
-  return runNow(request);
+  return runNow(allReduceOf(data, data, count, dtype, reduction));
 }
 
 Status Communicator::reduceScatter(const void *in, void *out, int64_t count,

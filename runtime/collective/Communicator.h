@@ -88,6 +88,11 @@ public:
                            const moira_exchange &exchange);
   Result<int64_t> gatherWeights(const moira_plan &plan,
                                 const moira_gather &gather);
+  Result<int64_t> reduceWeights(const moira_plan &plan,
+                                const moira_reduce &reduce);
+  /// data[count] = sum of all ranks' in[count], which may be `data`.
+  Result<int64_t> startAllReduce(const void *in, void *data, int64_t count,
+                                 int32_t dtype);
   Status wait(int64_t ticket);
   /// When a request ended, in virtual seconds; one of the last 1024 that has.
   double endOf(int64_t ticket) const;
@@ -96,7 +101,7 @@ public:
 
   Status barrier();
   Status broadcast(int root, void *data, int64_t bytes);
-  /// MOIRA_F32, F64, I32 or I64. Adds in ascending order of ranks.
+  /// In place, in ascending order of ranks; 16-bit floats in f32, rounded once.
   Status allReduce(void *data, int64_t count, int32_t dtype,
                    Reduction reduction);
   /// out[count] = this rank's part of the reduction of in[ranks, count].

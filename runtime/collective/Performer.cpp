@@ -37,6 +37,16 @@ Status Performer::gatherWeights(const Request &request, Carrier &carrier) {
                      {TrafficKind::Weights, gather.layer, gather.parameter});
 }
 
+Status Performer::reduceWeights(const Request &request, Carrier &carrier) {
+  const moira_reduce &reduce = request.reduce;
+  MOIRA_RETURN_IF_ERROR(
+      placement.set(reduce.placement, request.plan, members.size()));
+  MOIRA_RETURN_IF_ERROR(
+      reducing.begin(reduce, placement, members.rank, stagingBytes));
+  return carrier.run(reducing, members,
+                     {TrafficKind::Gradients, reduce.layer, reduce.parameter});
+}
+
 Status Performer::allGather(const Request &request, Carrier &carrier) {
   gathering.begin(members.rank, members.size(), request.in, request.bytes,
                   request.out);
@@ -52,15 +62,17 @@ Status Performer::perform(const Request &request, Carrier &carrier) {
     return exchange(request, carrier);
   case Request::Kind::GatherWeights:
     return gatherWeights(request, carrier);
+  case Request::Kind::ReduceWeights:
+    return reduceWeights(request, carrier);
   case Request::Kind::Broadcast:
     broadcasting.begin(members.rank, members.size(), request.root, request.out,
                        request.bytes);
     return run(broadcasting);
   case Request::Kind::AllReduce:
     MOIRA_RETURN_IF_ERROR(allReducing.begin(
-        members.rank, members.size(), request.out, request.count, request.dtype,
-        request.reduction, stagingBytes));
-    return run(allReducing);
+        members.rank, members.size(), request.in, request.out, request.count,
+        request.dtype, request.reduction, stagingBytes));
+    return carrier.run(allReducing, members, {TrafficKind::Sums});
   case Request::Kind::ReduceScatter:
     MOIRA_RETURN_IF_ERROR(reduceScattering.begin(
         members.rank, members.size(), request.in, request.out, request.count,

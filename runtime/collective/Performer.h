@@ -6,6 +6,7 @@
 #ifndef MOIRA_RUNTIME_COLLECTIVE_PERFORMER_H
 #define MOIRA_RUNTIME_COLLECTIVE_PERFORMER_H
 
+#include "collective/ReduceWeights.h"
 #include "collective/Request.h"
 #include "collective/RowPieces.h"
 #include "collective/Traffic.h"
@@ -54,6 +55,7 @@ public:
 private:
   Status exchange(const Request &request, Carrier &carrier);
   Status gatherWeights(const Request &request, Carrier &carrier);
+  Status reduceWeights(const Request &request, Carrier &carrier);
   Status allGather(const Request &request, Carrier &carrier);
 
   Placement placement;
@@ -64,6 +66,7 @@ private:
   HierarchicalExchange hierarchical;
   AllGather gathering;
   Broadcast broadcasting;
+  ReduceWeights reducing;
   AllReduce allReducing;
   ReduceScatter reduceScattering;
 };

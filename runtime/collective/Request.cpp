@@ -15,6 +15,9 @@ std::string Request::describe() const {
   case Kind::GatherWeights:
     return concat("gather weights, layer ", gather.layer, ", parameter ",
                   gather.parameter);
+  case Kind::ReduceWeights:
+    return concat("reduce weights, layer ", reduce.layer, ", parameter ",
+                  reduce.parameter);
   case Kind::GatherCounts:
     return concat("gather counts, layer ", layer);
   case Kind::AllGather:

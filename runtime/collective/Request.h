@@ -21,7 +21,8 @@ struct Request {
     GatherCounts,  ///< layer, in, bytes, out
     AllGather,     ///< in, bytes, out
     Broadcast,     ///< out, bytes, root
-    AllReduce,     ///< out, count, dtype, reduction
+    ReduceWeights, ///< reduce, plan
+    AllReduce,     ///< in, out, count, dtype, reduction
     ReduceScatter, ///< in, out, count, dtype, reduction
     EndStep,       ///< in, bytes, out
     Split,         ///< in, bytes, out
@@ -31,6 +32,7 @@ struct Request {
   moira_plan plan{};
   moira_exchange exchange{};
   moira_gather gather{};
+  moira_reduce reduce{};
   int64_t layer = -1;
   const void *in = nullptr;
   void *out = nullptr;

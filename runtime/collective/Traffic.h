@@ -16,15 +16,17 @@ enum class TrafficKind {
   RowsToExperts,
   RowsToTokens,
   Weights,
-  Control, ///< counts, votes, and collectives that a caller asks for
+  Gradients, ///< of weights
+  Sums,      ///< over all ranks
+  Control,   ///< counts, votes, and other collectives that a caller asks for
 };
-constexpr int trafficKinds = 4;
+constexpr int trafficKinds = 6;
 
 /// What a batch belongs to.
 struct TrafficTag {
   TrafficKind kind = TrafficKind::Control;
   int64_t layer = -1;     ///< -1: none
-  int64_t parameter = -1; ///< of weights
+  int64_t parameter = -1; ///< of weights and gradients
 };
 
 struct TrafficCount {
@@ -38,9 +40,9 @@ struct TrafficCount {
 /// twice, and what a rank has for itself does not count.
 struct Traffic {
   std::array<TrafficCount, trafficKinds> kinds{};
-  std::vector<TrafficCount> parameters; ///< weights, by parameter
+  std::vector<TrafficCount> parameters; ///< weights and gradients
   std::vector<TrafficCount> peers;      ///< by rank
-  std::vector<TrafficCount> layers;     ///< rows and weights, by layer
+  std::vector<TrafficCount> layers;     ///< rows, weights, gradients
 
   const TrafficCount &operator[](TrafficKind kind) const {
     return kinds[static_cast<int>(kind)];

@@ -164,6 +164,26 @@ struct Api {
     });
   }
 
+  static int64_t allReduce(moira_ctx *ctx, const void *in, void *out,
+                           int64_t count, int32_t dtype) {
+    return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
+      if (!step.checkNotInBody("all_reduce"))
+        return -1;
+      return ticketOf(step, "all_reduce",
+                      step.link().startAllReduce(in, out, count, dtype));
+    });
+  }
+
+  static int64_t reduceWeights(moira_ctx *ctx, const moira_reduce *reduce) {
+    return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
+      const moira_plan *plan = step.planOf("reduce_weights", reduce->layer);
+      if (!plan)
+        return -1;
+      return ticketOf(step, "reduce_weights",
+                      step.link().reduceWeights(*plan, *reduce));
+    });
+  }
+
   static void wait(moira_ctx *ctx, int64_t ticket) {
     guarded(ctx, false, [&](StepContext &step) {
       if (ticket >= 0 && step.checkNotInBody("wait"))
@@ -175,11 +195,13 @@ struct Api {
 } // namespace moira::runtime
 
 static constexpr moira_api table = {
-    MOIRA_ABI_VERSION, sizeof(moira_api), Api::alloc,       Api::mark,
-    Api::release,      Api::result,       Api::parallelFor, Api::fail,
-    Api::enter,        Api::loads,        Api::chunks,      Api::allGather,
-    Api::gatherCounts, Api::receiveSizes, Api::exchange,    Api::gatherWeights,
-    Api::wait,
+    MOIRA_ABI_VERSION,  sizeof(moira_api), Api::alloc,
+    Api::mark,          Api::release,      Api::result,
+    Api::parallelFor,   Api::fail,         Api::enter,
+    Api::loads,         Api::chunks,       Api::allGather,
+    Api::gatherCounts,  Api::receiveSizes, Api::exchange,
+    Api::gatherWeights, Api::wait,         Api::allReduce,
+    Api::reduceWeights,
 };
 
 const moira_api &moira::runtime::apiTable() { return table; }

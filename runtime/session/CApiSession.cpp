@@ -118,54 +118,6 @@ int32_t moira_session_set_plan(moira_session *session,
   });
 }
 
-static Result<std::vector<TensorView>> readInputs(const DLTensor *const *inputs,
-                                                  int32_t count) {
-  if (count < 0 || (count > 0 && !inputs))
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("inputs: expected ", count, " tensors, got none"));
-  std::vector<TensorView> views;
-  for (int32_t i = 0; i < count; ++i) {
-    Result<TensorView> view = fromDlpack(inputs[i]);
-    if (!view.ok())
-      return view.status().within(concat("input ", i));
-    views.push_back(view.value());
-  }
-  return views;
-}
-
-/// The name of the entry to run; NULL stands for the only one.
-static Result<std::string> entryName(const Session &session,
-                                     const char *entry) {
-  if (entry)
-    return std::string(entry);
-  const std::vector<EntrySpec> &entries = session.manifest().entries;
-  if (entries.size() == 1)
-    return entries[0].name;
-  return Status(MOIRA_INVALID_ARGUMENT,
-                concat("entry: expected a name, since the program has ",
-                       entries.size(), " entries, got null"));
-}
-
-/// The caller's tensors; an element without data is for the runtime to fill.
-static Result<std::vector<ResultTensor>> readResults(DLManagedTensor **results,
-                                                     int32_t count) {
-  if (count < 0 || (count > 0 && !results))
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("results: expected ", count, " places, got none"));
-  std::vector<ResultTensor> tensors(count);
-  for (int32_t i = 0; i < count; ++i) {
-    if (!results[i])
-      continue;
-    Result<TensorView> view = fromDlpack(&results[i]->dl_tensor);
-    if (!view.ok())
-      return view.status().within(concat("result ", i));
-    tensors[i].dtype = view->dtype;
-    tensors[i].shape = view->shape;
-    tensors[i].data = const_cast<void *>(view->data);
-  }
-  return tensors;
-}
-
 int32_t moira_session_invoke(moira_session *session, const char *entry,
                              const DLTensor *const *inputs, int32_t input_count,
                              DLManagedTensor **results, int32_t result_count) {
@@ -194,21 +146,7 @@ int32_t moira_session_invoke(moira_session *session, const char *entry,
           Status(MOIRA_INVALID_ARGUMENT,
                  concat("expected ", wanted, " results, got ", result_count)));
     MOIRA_RETURN_IF_ERROR(session->session->invoke(*name, *views, *tensors));
-    // All new tensors exist before the first is handed out.
-    std::vector<DLManagedTensor *> made(result_count, nullptr);
-    try {
-      for (int32_t i = 0; i < result_count; ++i)
-        if (!results[i])
-          made[i] = toDlpack(std::move((*tensors)[i]));
-    } catch (...) {
-      for (DLManagedTensor *tensor : made)
-        if (tensor)
-          tensor->deleter(tensor);
-      throw;
-    }
-    for (int32_t i = 0; i < result_count; ++i)
-      if (made[i])
-        results[i] = made[i];
+    handOut(std::move(*tensors), results);
     return Status();
   });
 }
@@ -244,6 +182,8 @@ int32_t moira_session_memory(moira_session *session, moira_memory *memory) {
     value.results = figures.results;
     value.peak = figures.peak;
     value.limit = figures.limit;
+    value.residuals = figures.residuals;
+    value.training = figures.training;
     return writeStruct(value, memory);
   });
 }

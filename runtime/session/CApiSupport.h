@@ -28,6 +28,17 @@ struct moira_statistics {
 
 namespace moira::runtime {
 
+/// The caller's inputs, which must not be null.
+Result<std::vector<TensorView>> readInputs(const DLTensor *const *inputs,
+                                           int32_t count);
+/// The name of the entry to run; NULL stands for the only one.
+Result<std::string> entryName(const Session &session, const char *entry);
+/// The caller's tensors; an element without data is for the runtime to fill.
+Result<std::vector<ResultTensor>> readResults(DLManagedTensor **results,
+                                              int32_t count);
+/// Gives the tensors that the runtime made to the places that were NULL.
+void handOut(std::vector<ResultTensor> tensors, DLManagedTensor **results);
+
 /// Runs `action`, a function that returns a Status.
 template <typename Action> int32_t guarded(const Action &action) {
   try {

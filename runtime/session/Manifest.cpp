@@ -41,6 +41,21 @@ std::string ParameterSpec::sliceName(int64_t slice) const {
   return text;
 }
 
+int Manifest::mainEntry() const {
+  int found = -1;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    bool isBackward = false;
+    for (const EntrySpec &other : entries)
+      isBackward |= other.backward == entries[i].name;
+    if (isBackward || !entries[i].update.empty())
+      continue;
+    if (found >= 0)
+      return -1;
+    found = static_cast<int>(i);
+  }
+  return found;
+}
+
 int Manifest::findEntry(std::string_view entry) const {
   for (size_t i = 0; i < entries.size(); ++i)
     if (entries[i].name == entry)

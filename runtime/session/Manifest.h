@@ -23,11 +23,22 @@ struct Target {
   std::string features; ///< "+avx2,+fma,..."
 };
 
+/// Whose gradient a result is: of an input, or of a parameter.
+struct GradientSpec {
+  int64_t input = -1;    ///< index in the entry's inputs; -1: of a parameter
+  std::string parameter; ///< its name in the parameter table
+  /// The rows of the table that are made of the parameter; each has some of its
+  /// elements, in a layout of its own.
+  std::vector<int64_t> rows;
+  int64_t packedAs = -1; ///< in the layout of this row; -1: the program's
+};
+
 /// An input or a result. -1 in the shape: any size, known at run time.
 struct TensorSpec {
   std::string name; ///< empty for results without a name
   DataType dtype = DataType::F32;
   Shape shape;
+  std::optional<GradientSpec> gradient{}; ///< of results of a way back
 };
 
 /// How the experts of a layer are spread over the entry's ranks, as
@@ -71,7 +82,16 @@ struct EntrySpec {
   int64_t flopsPerToken = 0;         ///< dense parts
   std::vector<VariantSpec> variants; ///< at least one
   int32_t ranks = 1;                 ///< that run it together
+  /// The entry that computes the gradients of this one; empty: none.
+  std::string backward;
+  /// How many results, the last ones, are for that entry alone.
+  int64_t residuals = 0;
+  /// The rule of an entry that updates parameters ("adamw"); empty: a
+  /// program's.
+  std::string update;
 
+  /// Results that the program itself has.
+  int64_t ownResults() const { return results.size() - residuals; }
   /// Index of the variant of this name, or -1.
   int findVariant(std::string_view variant) const;
   /// The variant with the largest minRows <= rows; among equals the first;
@@ -92,6 +112,30 @@ struct ParameterPlacement {
   int64_t units() const { return int64_t(experts) * shards; }
 };
 
+/// The places of a dim that are kept: offset, offset + stride, ...
+struct KeptPlaces {
+  int64_t offset = 0, stride = 1, size = 0;
+
+  int64_t at(int64_t i) const { return offset + i * stride; }
+  bool operator==(const KeptPlaces &other) const {
+    return offset == other.offset && stride == other.stride &&
+           size == other.size;
+  }
+};
+
+/// How a slice of a parameter is kept in memory: which elements of a matrix
+/// [d0, d1] (or a vector [d1]) of the program, and in which panels.
+struct PackingSpec {
+  std::optional<KeptPlaces> first; ///< of d0; nothing for a vector
+  KeptPlaces second;               ///< of d1
+  int64_t width = 0;               ///< columns of a panel; 0: row-major
+  bool pairs = false;              ///< two steps of K stand together
+  bool firstIsN = true;            ///< columns are d0, steps d1; else swapped
+  int64_t blocksOfN = 1, blocksOfK = 1; ///< each packed on its own
+  bool transpose = false;               ///< the file's slice has [d1, d0]
+  KeptPlaces part; ///< of d0 in the file's slice, which may hold more
+};
+
 /// One row of the parameter table; the index is that of moira_ctx.params.
 /// Names repeat where several arguments are parts of one tensor of the file.
 struct ParameterSpec {
@@ -105,6 +149,7 @@ struct ParameterSpec {
   std::string pack;   ///< symbol of a moira_pack_entry
   std::string layout; ///< for people
   std::optional<ParameterPlacement> placement;
+  std::optional<PackingSpec> packing; ///< nothing: as in the file
 
   /// Slices that the file has: experts where there is a placement.
   int64_t fileSlices() const { return placement ? placement->experts : slices; }
@@ -124,6 +169,9 @@ struct Manifest {
   std::vector<EntrySpec> entries;
   std::vector<ParameterSpec> parameters;
 
+  /// Index of the only entry that a program would be asked for: no way back of
+  /// another, no update. -1 where there is none, or several.
+  int mainEntry() const;
   /// Index of the entry of this name, or -1.
   int findEntry(std::string_view entry) const;
 

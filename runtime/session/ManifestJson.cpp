@@ -4,6 +4,7 @@
 // The manifest as JSON.
 
 #include "session/Manifest.h"
+#include "session/ManifestGradients.h"
 #include "session/ManifestReader.h"
 
 using namespace moira;
@@ -14,6 +15,8 @@ static TensorSpec readTensor(const Reader &json, bool named) {
   tensor.name = named ? json.at("name").text() : json.textOr("name");
   tensor.dtype = json.at("dtype").dtype();
   tensor.shape = json.at("shape").shape(tensor.dtype, -1);
+  if (!named && json.has("gradient"))
+    tensor.gradient = readGradient(json.at("gradient"));
   return tensor;
 }
 
@@ -85,6 +88,16 @@ static EntrySpec readEntry(const Reader &json) {
     }
   }
   entry.flopsPerToken = json.integerOr("flops_per_token", 0, 0);
+  entry.backward = json.textOr("backward");
+  entry.update = json.textOr("update");
+  entry.residuals = json.integerOr("residuals", 0, 0);
+  int64_t results = entry.results.size();
+  if (entry.residuals > results) {
+    json.at("residuals")
+        .fail(concat("expected at most the ", results, " results, got ",
+                     entry.residuals));
+    entry.residuals = 0;
+  }
   Names names;
   for (const Reader &item : json.at("variants").items()) {
     entry.variants.push_back(readVariant(item));
@@ -174,6 +187,8 @@ static ParameterSpec readParameter(const Reader &json) {
                                toString(parameter.logicalShape)));
   }
   checkSizes(json, parameter);
+  if (json.has("packing"))
+    parameter.packing = readPacking(json.at("packing"), parameter);
   if (parameter.stacked && parameter.name.find("{}") == std::string::npos)
     json.at("name").fail("expected '{}' in the name of a parameter with one "
                          "tensor per slice, got '" +
@@ -215,6 +230,8 @@ Result<Manifest> Manifest::parse(std::string_view json) {
       break;
     manifest.parameters.push_back(readParameter(item));
   }
+  if (error.ok())
+    checkGradients(root.at("entries"), manifest);
   if (!error.ok())
     return error;
   return manifest;
@@ -226,6 +243,8 @@ static Json toJson(const TensorSpec &tensor) {
     json["name"] = tensor.name;
   json["dtype"] = name(tensor.dtype);
   json["shape"] = tensor.shape;
+  if (tensor.gradient)
+    json["gradient"] = gradientToJson(*tensor.gradient);
   return json;
 }
 
@@ -235,6 +254,12 @@ static Json toJson(const EntrySpec &entry) {
       {"inputs", Json::array()},  {"results", Json::array()},
       {"layers", Json::array()},  {"flops_per_token", entry.flopsPerToken},
       {"variants", Json::array()}};
+  if (!entry.backward.empty()) {
+    json["backward"] = entry.backward;
+    json["residuals"] = entry.residuals;
+  }
+  if (!entry.update.empty())
+    json["update"] = entry.update;
   for (const TensorSpec &input : entry.inputs) {
     json["inputs"].push_back(toJson(input));
     json["inputs"].back()["name"] = input.name;
@@ -276,6 +301,8 @@ static Json toJson(const ParameterSpec &parameter) {
                {"packed_slice_bytes", parameter.packedSliceBytes},
                {"pack", parameter.pack},
                {"layout", parameter.layout}};
+  if (parameter.packing)
+    json["packing"] = packingToJson(*parameter.packing);
   if (const auto &placement = parameter.placement)
     json["placement"] = {{"experts", placement->experts},
                          {"shards", placement->shards},

@@ -23,6 +23,7 @@ static constexpr int64_t nanosecondsPerByte = 1;
 /// Allocates storage where there is none, and marks the slices as not bound:
 /// a failure half-way must not leave old and new mixed.
 Status ParameterTable::prepare(const Jobs &jobs) {
+  ++changes;
   for (const Job &job : jobs) {
     int i = job.parameter;
     if (!storages[i].data()) {

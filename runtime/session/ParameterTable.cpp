@@ -6,6 +6,7 @@
 #include "base/Convert.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 using namespace moira;
@@ -62,6 +63,22 @@ int64_t ParameterTable::sliceBytes(int parameter) const {
                        specs[parameter].sourceShape);
 }
 
+Result<void *> ParameterTable::change(int parameter) {
+  ++changes;
+  if (storages[parameter].data())
+    return storages[parameter].data();
+  const ParameterSpec &spec = specs[parameter];
+  Result<Storage> storage =
+      Storage::allocate(account, MemoryKind::Parameters, spec.packedBytes());
+  if (!storage.ok())
+    return storage.status().within(concat("parameter '", spec.name, "'"));
+  if (packed[parameter].data)
+    std::memcpy(storage->data(), packed[parameter].data, spec.packedBytes());
+  storages[parameter] = std::move(*storage);
+  packed[parameter].data = storages[parameter].data();
+  return storages[parameter].data();
+}
+
 //===----------------------------------------------------------------------===//
 // Placement
 //===----------------------------------------------------------------------===//
@@ -75,6 +92,23 @@ int64_t ParameterTable::unitAt(int parameter, int64_t slice) const {
   int64_t place = rank * spec.slices + slice;
   int64_t unit = slotTable.empty() ? place : slotTable[place];
   return unit < spec.placement->units() ? unit : -1;
+}
+
+bool ParameterTable::isReplica(int parameter, int64_t slice) const {
+  const ParameterSpec &spec = specs[parameter];
+  if (!spec.placement)
+    return rank > 0;
+  int64_t unit = unitAt(parameter, slice);
+  // Shards that are all of the slice have the same bytes.
+  if (spec.placement->dim < 0 && unit >= 0 &&
+      unit % spec.placement->shards != 0)
+    return true;
+  for (int64_t place = 0; place < rank * spec.slices + slice; ++place) {
+    int64_t other = slotTable.empty() ? place : slotTable[place];
+    if (other == unit)
+      return true;
+  }
+  return unit < 0;
 }
 
 /// The slice of the file that a unit is cut from.

@@ -54,6 +54,19 @@ public:
   int64_t totalBytes() const { return allBytes; }
   /// Bytes that were read from sources and tensors so far.
   int64_t readBytes() const { return bytesRead; }
+  /// The bytes of a bound parameter to change them; counts as a new version.
+  /// What the program holds is copied first.
+  Result<void *> change(int parameter);
+  /// Grows with every change of a parameter.
+  uint64_t version() const { return changes; }
+  /// The unit of the placement that stands in a slot of this rank, or the
+  /// slice itself where there is no placement; -1: none.
+  int64_t unitOf(int parameter, int64_t slice) const {
+    return unitAt(parameter, slice);
+  }
+  /// Whether another rank before this one, or an earlier slot of this rank,
+  /// holds the same bytes.
+  bool isReplica(int parameter, int64_t slice) const;
   /// For moira_ctx.params; stays in place.
   const moira_param *params() const { return packed.data(); }
 
@@ -96,6 +109,7 @@ private:
   int rank = 0;
   std::vector<int32_t> slotTable;
   int64_t allBytes = 0;
+  uint64_t changes = 0;
   std::atomic<int64_t> bytesRead{0};
   int64_t borrowed = 0; ///< bytes counted for what the program holds
   std::vector<Storage> storages;

@@ -1,57 +1,14 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "session/Session.h"
+#include "session/SessionImpl.h"
 
 #include "base/Hash.h"
-#include "session/ParameterTable.h"
-#include "session/StepContext.h"
 
 #include <algorithm>
-#include <limits>
-#include <mutex>
 
 using namespace moira;
 using namespace moira::runtime;
-
-struct Session::Impl {
-  Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
-
-  Result<int> findEntry(const std::string &name) const;
-  Status checkBound() const;
-  Status checkRanks(const EntrySpec &spec) const;
-  Status checkResults(const EntrySpec &spec,
-                      std::vector<ResultTensor> &results) const;
-  int chooseVariant(int entry, int64_t rows) const;
-  void preparePlans(const EntrySpec &spec, int variant);
-  Result<int64_t> workspace(int entry, int variant,
-                            const std::vector<moira_buffer> &inputs);
-  int64_t peakWith(int64_t workspace, int64_t resultBytes) const;
-  RankRecord describeRank(int entry, const std::vector<TensorView> &inputs);
-  void noteTraffic();
-  Status invoke(int entry, const std::vector<TensorView> &inputs,
-                std::vector<ResultTensor> &results);
-  Status runStep(int entry, const std::vector<TensorView> &inputs,
-                 std::vector<ResultTensor> &results);
-
-  std::shared_ptr<const Program> program;
-  const Manifest &manifest;
-  Log log;
-  std::shared_ptr<MemoryAccount> account;
-  Pool pool;
-  std::shared_ptr<Communicator> communicator; ///< null for one rank
-  StepContext step;
-  ParameterTable parameters;
-  RingSink ring;
-  std::vector<int> forcedVariant; ///< by entry; -1: by rows
-  PlanOptions plan;
-  std::vector<int64_t> layers; ///< of the entry that runs
-  std::vector<moira_plan> plans;
-  int64_t stepCount = 0;
-  double lastSeconds = std::numeric_limits<double>::infinity();
-  uint64_t programHash = 0;
-  mutable std::mutex mutex;
-};
 
 Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
                     const SessionOptions &options)
@@ -61,8 +18,8 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
       pool(options.threads), communicator(options.communicator),
       step(&pool, account),
       parameters(*program, pool, account, options.progress),
-      ring(options.statisticsSteps),
-      forcedVariant(manifest.entries.size(), -1) {
+      ring(options.statisticsSteps), forcedVariant(manifest.entries.size(), -1),
+      residualPool(std::make_shared<ResidualPool>(account)) {
   step.setCommunicator(communicator);
   const std::string &text = program->manifestText();
   programHash = hashBytes(text.data(), text.size());
@@ -131,9 +88,9 @@ static Status checkTensor(const TensorSpec &spec, DataType dtype,
   return Status();
 }
 
-static Status checkInputs(const EntrySpec &spec,
-                          const std::vector<TensorView> &inputs,
-                          bool needData) {
+Status runtime::checkInputs(const EntrySpec &spec,
+                            const std::vector<TensorView> &inputs,
+                            bool needData) {
   if (inputs.size() != spec.inputs.size())
     return Status(MOIRA_INVALID_ARGUMENT,
                   concat("expected ", spec.inputs.size(), " inputs, got ",
@@ -147,14 +104,13 @@ static Status checkInputs(const EntrySpec &spec,
   return Status();
 }
 
-Status Session::Impl::checkResults(const EntrySpec &spec,
-                                   std::vector<ResultTensor> &results) const {
+Status runtime::checkResults(const EntrySpec &spec, int64_t count,
+                             std::vector<ResultTensor> &results) {
   if (results.empty())
-    results.resize(spec.results.size());
-  if (results.size() != spec.results.size())
+    results.resize(count);
+  if (int64_t(results.size()) != count)
     return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("expected ", spec.results.size(), " results, got ",
-                         results.size()));
+                  concat("expected ", count, " results, got ", results.size()));
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i].data)
       continue;
@@ -169,22 +125,31 @@ static int64_t rowsOf(const std::vector<TensorView> &inputs) {
   return inputs.empty() || inputs[0].shape.empty() ? 0 : inputs[0].shape[0];
 }
 
-int Session::Impl::chooseVariant(int entry, int64_t rows) const {
+StepPlan
+Session::Impl::choosePlan(int entry,
+                          const std::vector<TensorView> &inputs) const {
+  StepPlan chosen;
+  chosen.rows = rowsOf(inputs);
   int forced = forcedVariant[entry];
-  return forced >= 0 ? forced : manifest.entries[entry].variantForRows(rows);
+  chosen.variant = forced >= 0
+                       ? forced
+                       : manifest.entries[entry].variantForRows(chosen.rows);
+  chosen.plan = &plan;
+  return chosen;
 }
 
 /// Fixes what the step's layers run with.
-void Session::Impl::preparePlans(const EntrySpec &spec, int variant) {
+void Session::Impl::preparePlans(const EntrySpec &spec, const StepPlan &given) {
   layers.clear();
   for (const LayerSpec &layer : spec.layers)
     layers.push_back(layer.index);
+  const std::vector<int32_t> &table = given.plan->slotTable;
   // One plan per layer; an entry without layers still has one to read.
-  plans.assign(
-      std::max<size_t>(1, layers.size()),
-      {static_cast<uint32_t>(variant), plan.degree, plan.exchange,
-       static_cast<int32_t>(plan.slotTable.size() / step.context()->ranks),
-       plan.slotTable.empty() ? nullptr : plan.slotTable.data()});
+  plans.assign(std::max<size_t>(1, layers.size()),
+               {static_cast<uint32_t>(given.variant), given.plan->degree,
+                given.plan->exchange,
+                static_cast<int32_t>(table.size() / step.context()->ranks),
+                table.empty() ? nullptr : table.data()});
   step.context()->plan = plans.data();
   step.context()->params = parameters.params();
 }
@@ -193,11 +158,17 @@ void Session::Impl::preparePlans(const EntrySpec &spec, int variant) {
 // Memory before a step
 //===----------------------------------------------------------------------===//
 
-static std::vector<moira_buffer>
-toBuffers(const std::vector<TensorView> &inputs) {
+std::vector<moira_buffer>
+runtime::toBuffers(const std::vector<TensorView> &inputs) {
+  // Numbers may bound sizes, so that one is there where none is given yet.
+  static const int64_t none = 0;
   std::vector<moira_buffer> buffers;
-  for (const TensorView &input : inputs)
-    buffers.push_back({const_cast<void *>(input.data), input.shape.data()});
+  for (const TensorView &input : inputs) {
+    void *data = const_cast<void *>(input.data);
+    if (!data && input.shape.empty())
+      data = const_cast<int64_t *>(&none);
+    buffers.push_back({data, input.shape.data()});
+  }
   return buffers;
 }
 
@@ -221,7 +192,8 @@ int64_t Session::Impl::peakWith(int64_t workspaceBytes,
                                 int64_t resultBytes) const {
   MemoryFigures figures = account->figures();
   int64_t held = step.arena(0).capacity();
-  int64_t peak = figures.workspace - held + figures.results;
+  int64_t peak = figures.workspace - held + figures.results +
+                 figures.residuals + figures.training;
   for (int64_t part :
        {parameters.totalBytes(), std::max(held, workspaceBytes), resultBytes})
     if (__builtin_add_overflow(peak, part, &peak))
@@ -229,13 +201,12 @@ int64_t Session::Impl::peakWith(int64_t workspaceBytes,
   return peak;
 }
 
-/// Bytes of the results that the runtime allocates. A dynamic dim counts as
-/// `rows`: nothing else is known before the step.
-static int64_t predictResults(const EntrySpec &spec, int64_t rows,
-                              const std::vector<ResultTensor> &results) {
+int64_t runtime::predictResults(const EntrySpec &spec, int64_t first,
+                                int64_t last, int64_t rows,
+                                const std::vector<ResultTensor> &results) {
   int64_t all = 0;
-  for (size_t i = 0; i < spec.results.size(); ++i) {
-    if (i < results.size() && results[i].data)
+  for (int64_t i = first; i < last; ++i) {
+    if (i < int64_t(results.size()) && results[i].data)
       continue;
     Shape shape = spec.results[i].shape;
     std::replace(shape.begin(), shape.end(), int64_t(-1), rows);
@@ -281,36 +252,24 @@ void Session::Impl::noteTraffic() {
   }
 }
 
-/// With ranks, whatever fails here fails the step on all of them.
-Status Session::Impl::invoke(int entry, const std::vector<TensorView> &inputs,
-                             std::vector<ResultTensor> &results) {
-  if (!communicator)
-    return runStep(entry, inputs, results);
-  Status begun = communicator->beginStep();
-  try {
-    return communicator->endStep(begun.ok() ? runStep(entry, inputs, results)
-                                            : begun);
-  } catch (const std::exception &error) {
-    return communicator->endStep(Status(MOIRA_OUT_OF_MEMORY, error.what()));
-  }
-}
-
 Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
-                              std::vector<ResultTensor> &results) {
+                              std::vector<ResultTensor> &results,
+                              const StepPlan &given) {
   const EntrySpec &spec = manifest.entries[entry];
-  MOIRA_RETURN_IF_ERROR(checkRanks(spec));
-  MOIRA_RETURN_IF_ERROR(checkBound());
-  MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
-  MOIRA_RETURN_IF_ERROR(checkResults(spec, results));
-  int64_t rows = rowsOf(inputs);
-  int variant = chooseVariant(entry, rows);
   std::vector<moira_buffer> buffers = toBuffers(inputs);
-
-  preparePlans(spec, variant);
-  Result<int64_t> bytes = workspace(entry, variant, buffers);
+  preparePlans(spec, given);
+  Result<int64_t> bytes = workspace(entry, given.variant, buffers);
   if (!bytes.ok())
     return bytes.status();
-  int64_t peak = peakWith(*bytes, predictResults(spec, rows, results));
+  int64_t all = spec.results.size();
+  int64_t pooled = given.pool ? given.pooledFrom : all;
+  int64_t made = predictResults(spec, 0, pooled, given.rows, results);
+  // Residuals take what others have left, first.
+  if (given.pool)
+    made += std::max<int64_t>(
+        0, predictResults(spec, pooled, all, given.rows, results) -
+               given.pool->freeBytes());
+  int64_t peak = peakWith(*bytes, made);
   if (account->limit() > 0 && peak > account->limit())
     return Status(
         MOIRA_OUT_OF_MEMORY,
@@ -320,10 +279,11 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   MOIRA_RETURN_IF_ERROR(step.arena(0).reserve(*bytes));
 
   step.setRecord(describeRank(entry, inputs));
+  step.setPool(given.pool, given.pooledFrom);
   step.begin(&spec, &results);
-  step.recorder().begin(stepCount++, entry, variant, rows, layers,
+  step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
-  program->step(entry, variant)(step.context(), buffers.data());
+  program->step(entry, given.variant)(step.context(), buffers.data());
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);
@@ -331,8 +291,8 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   if (log.enabled(LogLevel::Debug))
     log.print(LogLevel::Debug,
               concat("step ", row.step, ": entry '", spec.name, "', variant '",
-                     spec.variants[variant].name, "', ", rows, " rows, ",
-                     row.total, " s"));
+                     spec.variants[given.variant].name, "', ", given.rows,
+                     " rows, ", row.total, " s"));
   return step.finish();
 }
 
@@ -373,11 +333,13 @@ MemoryFigures Session::memory() const { return impl->account->figures(); }
 
 Status Session::bind(const std::string &name, const TensorView &tensor) {
   std::lock_guard<std::mutex> lock(impl->mutex);
+  impl->forgetMasters();
   return impl->parameters.bind(name, tensor);
 }
 
 Status Session::bindSource(ParameterSource &source) {
   std::lock_guard<std::mutex> lock(impl->mutex);
+  impl->forgetMasters();
   Status status = impl->parameters.bindSource(source);
   if (status.ok())
     impl->log.print(LogLevel::Info,
@@ -387,6 +349,7 @@ Status Session::bindSource(ParameterSource &source) {
 
 Status Session::bindRandom(uint64_t seed) {
   std::lock_guard<std::mutex> lock(impl->mutex);
+  impl->forgetMasters();
   return impl->parameters.bindRandom(seed);
 }
 
@@ -445,8 +408,16 @@ Status Session::invoke(const std::string &entry,
   Result<int> found = impl->findEntry(entry);
   if (!found.ok())
     return found.status();
+  const EntrySpec &spec = impl->manifest.entries[*found];
   std::vector<ResultTensor> filled = results;
-  Status status = impl->invoke(*found, inputs, filled);
+  Status status = impl->together([&]() -> Status {
+    MOIRA_RETURN_IF_ERROR(impl->checkRanks(spec));
+    MOIRA_RETURN_IF_ERROR(impl->checkBound());
+    MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
+    MOIRA_RETURN_IF_ERROR(checkResults(spec, spec.results.size(), filled));
+    return impl->runStep(*found, inputs, filled,
+                         impl->choosePlan(*found, inputs));
+  });
   // On failure what the step allocated goes with `filled`.
   if (status.ok())
     results = std::move(filled);
@@ -454,7 +425,8 @@ Status Session::invoke(const std::string &entry,
 }
 
 Result<int64_t> Session::predictPeak(const std::string &entry,
-                                     const std::vector<TensorView> &inputs) {
+                                     const std::vector<TensorView> &inputs,
+                                     bool backward) {
   std::lock_guard<std::mutex> lock(impl->mutex);
   Result<int> found = impl->findEntry(entry);
   if (!found.ok())
@@ -464,13 +436,16 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
       impl->checkRanks(spec).within(concat("entry '", entry, "'")));
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
                             .within(concat("entry '", entry, "'")));
-  int64_t rows = rowsOf(inputs);
-  int variant = impl->chooseVariant(*found, rows);
-  impl->preparePlans(spec, variant);
-  Result<int64_t> bytes = impl->workspace(*found, variant, toBuffers(inputs));
+  StepPlan plan = impl->choosePlan(*found, inputs);
+  impl->preparePlans(spec, plan);
+  Result<int64_t> bytes =
+      impl->workspace(*found, plan.variant, toBuffers(inputs));
   if (!bytes.ok())
     return bytes.status();
-  return impl->peakWith(*bytes, predictResults(spec, rows, {}));
+  if (backward)
+    return impl->predictBackward(*found, plan, inputs);
+  return impl->peakWith(
+      *bytes, predictResults(spec, 0, spec.results.size(), plan.rows, {}));
 }
 
 std::vector<StepRow> Session::statistics() const {

@@ -54,6 +54,9 @@ struct ResultTensor {
   std::shared_ptr<Storage> storage; ///< owner of what the runtime allocated
 };
 
+class Residuals;
+struct UpdateOptions;
+
 /// Any thread may call any method; calls on one session run one at a time.
 /// Sessions are independent of each other and share the machine's threads.
 class Session {
@@ -98,12 +101,46 @@ public:
   Status invoke(const std::string &entry, const std::vector<TensorView> &inputs,
                 std::vector<ResultTensor> &results);
 
+  //===--- Training (docs/gradients.md) ----------------------------------===//
+
+  /// Runs one step of an entry that has a way back. `results` are the program's
+  /// own, as in `invoke`. `residuals` receives what the way back needs: any
+  /// number of handles may be alive, each be used any number of times and end
+  /// at any time, also after the session. It goes with the plan and the
+  /// parameters of this step; what is set later is for later steps.
+  Status forward(const std::string &entry,
+                 const std::vector<TensorView> &inputs,
+                 std::vector<ResultTensor> &results,
+                 std::shared_ptr<const Residuals> &residuals);
+  /// Computes gradients from those of the results of a float type, one for
+  /// each. `results` are those of the way back: gradients of inputs of a float
+  /// type, then of parameters, as EntrySpec::results says. Fails where the
+  /// handle is another session's, or parameters or slots have changed since.
+  Status backward(const Residuals &residuals,
+                  const std::vector<TensorView> &resultGradients,
+                  std::vector<ResultTensor> &results);
+  /// The same, but gradients of parameters are added to those that the session
+  /// keeps, in the order of the calls; `results` are those of inputs.
+  Status accumulate(const Residuals &residuals,
+                    const std::vector<TensorView> &resultGradients,
+                    std::vector<ResultTensor> &results);
+  /// Forgets the gradients that the session keeps.
+  void zeroGradients();
+  /// The root of the sum of squares of all kept gradients, of all ranks. What
+  /// several ranks or slots hold counts once. Of several ranks collective.
+  Result<double> gradientNorm();
+  /// Updates every parameter that has a gradient.
+  Status update(const UpdateOptions &options);
+  /// Updates so far with this rule.
+  int64_t updates() const;
+
   /// The bytes that the session would hold at most during such a step: what
   /// it holds now, the workspace that the entry asks for, and results whose
   /// dynamic dims are taken to be the rows of the first input. Only types and
-  /// shapes of `inputs` are read.
+  /// shapes of `inputs` are read. With `backward`, of a step and its way back.
   Result<int64_t> predictPeak(const std::string &entry,
-                              const std::vector<TensorView> &inputs);
+                              const std::vector<TensorView> &inputs,
+                              bool backward = false);
 
   MemoryFigures memory() const;
   /// The last steps, oldest first.

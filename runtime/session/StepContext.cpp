@@ -4,6 +4,7 @@
 #include "session/StepContext.h"
 
 #include "collective/VirtualClock.h"
+#include "session/Residuals.h"
 
 #include <functional>
 
@@ -34,6 +35,13 @@ void StepContext::begin(const EntrySpec *newEntry,
   made.assign(results ? results->size() : 0, false);
   message.clear();
   __atomic_store_n(&ctx.error, MOIRA_OK, __ATOMIC_RELAXED);
+}
+
+void StepContext::resume(const EntrySpec *newEntry,
+                         std::vector<ResultTensor> *newResults) {
+  entry = newEntry;
+  results = newResults;
+  made.assign(results->size(), false);
 }
 
 Status StepContext::finish() {
@@ -106,11 +114,18 @@ Status StepContext::placeResult(int64_t index, Shape shape) {
     return Status(MOIRA_OUT_OF_MEMORY,
                   concat("expected a size that fits 64 bits, got ",
                          toString(spec.dtype, shape)));
-  Result<Storage> storage =
-      Storage::allocate(account, MemoryKind::Results, *bytes);
-  if (!storage.ok())
-    return storage.status();
-  result.storage = std::make_shared<Storage>(std::move(*storage));
+  if (residuals && index >= pooledFrom) {
+    Result<std::shared_ptr<Storage>> block = residuals->take(*bytes);
+    if (!block.ok())
+      return block.status();
+    result.storage = std::move(*block);
+  } else {
+    Result<Storage> storage =
+        Storage::allocate(account, MemoryKind::Results, *bytes);
+    if (!storage.ok())
+      return storage.status();
+    result.storage = std::make_shared<Storage>(std::move(*storage));
+  }
   result.data = result.storage->data();
   result.dtype = spec.dtype;
   result.shape = std::move(shape);

@@ -23,6 +23,8 @@
 
 namespace moira::runtime {
 
+class ResidualPool;
+
 /// A context and its workers' arenas. Used again for every step. Generated
 /// code calls `alloc`, `mark`, `release`, `fail` from any worker, the rest
 /// from the thread of the step only.
@@ -47,9 +49,19 @@ public:
   /// `layer` are filled in there.
   void setRecord(const RankRecord &mine) { record = mine; }
 
+  /// Where results from index `from` on come from in the next step; null: all
+  /// are allocated.
+  void setPool(ResidualPool *given, int64_t from) {
+    residuals = given;
+    pooledFrom = from;
+  }
+
   /// Clears the error and says where results go: `results` has one element
   /// per result of `entry`. Both stay in place until `finish`.
   void begin(const EntrySpec *entry, std::vector<ResultTensor> *results);
+  /// Says where results go after `begin` without that: memory of the step may
+  /// be allocated first.
+  void resume(const EntrySpec *entry, std::vector<ResultTensor> *results);
   /// Ends what the step allocated in arenas, and returns its error.
   Status finish();
 
@@ -96,6 +108,8 @@ private:
   StepRecorder steps;
   const EntrySpec *entry = nullptr;
   std::vector<ResultTensor> *results = nullptr;
+  ResidualPool *residuals = nullptr;
+  int64_t pooledFrom = 0;
   std::vector<bool> made; ///< results that the step has asked for
   std::string message;    ///< of the error; written by the thread that set it
 };

@@ -6,7 +6,7 @@
 // RUN: not moira-opt %s --moe-verify-phase=phase=bufferized 2>&1 | FileCheck %s --check-prefix=TENSORS
 // RUN: not moira-opt %s --moe-verify-phase=phase=target 2>&1 | FileCheck %s --check-prefix=MANIFEST
 
-// UNKNOWN: error: expected phase input, sharded, scheduled, kernels, bufferized, target, got 'parsed'
+// UNKNOWN: error: expected phase input, sharded, differentiated, scheduled, kernels, bufferized, target, got 'parsed'
 // TENSORS: error: 'tensor.dim' op expected no tensors at the end of phase bufferized, got 'tensor<?x8xf32>'
 // MANIFEST: error: {{.*}} expected only the LLVM dialect at the end of phase target
 func.func @main(%x: tensor<?x8xf32>,

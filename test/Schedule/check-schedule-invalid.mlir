@@ -1042,3 +1042,55 @@ func.func @swapped(%home: memref<?x8xf32>, %away: memref<?x8xf32>,
   moe.wait %t
   return
 }
+
+// -----
+
+// A gradient whose sum is on its way.
+func.func @gradients(%whole: memref<4x8x8xf32>, %shards: memref<2x8x8xf32>,
+    %result: memref<2x8x8xf32>) {
+  // expected-note @+1 {{'moe.start_reduce' starts it here}}
+  %t = moe.start_reduce %whole, %shards at <ranks = 2, experts = 4, copies = 0, slots = 2>
+      : memref<4x8x8xf32>, memref<2x8x8xf32>
+  // expected-error @+1 {{'memref.copy' op expected a wait for the transfer that writes this memory before it is read, got none with 1 chunk}}
+  memref.copy %shards, %result : memref<2x8x8xf32> to memref<2x8x8xf32>
+  moe.wait %t
+  return
+}
+
+// -----
+
+// A sum whose addend changes before it is sent.
+func.func @sum(%mine: memref<8xf32>, %sum: memref<8xf32>, %other: memref<8xf32>) {
+  // expected-note @+1 {{'moe.start_all_reduce' starts it here}}
+  %t = moe.start_all_reduce %mine, %sum : memref<8xf32>, memref<8xf32>
+  // expected-error @+1 {{'memref.copy' op expected a wait for the transfer that reads this memory before it is written, got none with 1 chunk}}
+  memref.copy %other, %mine : memref<8xf32> to memref<8xf32>
+  moe.wait %t
+  return
+}
+
+// -----
+
+func.func @two_sums(%mine: memref<8xf32>, %sum: memref<8xf32>) {
+  // expected-note @+1 {{'moe.start_all_reduce' starts it here}}
+  %t = moe.start_all_reduce %mine, %sum : memref<8xf32>, memref<8xf32>
+  // expected-error @+1 {{'moe.start_all_reduce' op expected memory that no other transfer in flight writes, got the same with 1 chunk}}
+  %u = moe.start_all_reduce %mine, %sum : memref<8xf32>, memref<8xf32>
+  moe.wait %u
+  return
+}
+
+// -----
+
+func.func @sum_of_rank(%mine: memref<8xf32>, %sum: memref<8xf32>) {
+  %p = moe.rank
+  %c0 = arith.constant 0 : index
+  %first = arith.cmpi eq, %p, %c0 : index
+  // expected-note @+1 {{the condition is here}}
+  scf.if %first {
+    // expected-error @+1 {{'moe.start_all_reduce' op expected a condition that all ranks share, got another}}
+    %t = moe.start_all_reduce %mine, %sum : memref<8xf32>, memref<8xf32>
+    moe.wait %t
+  }
+  return
+}

@@ -234,3 +234,47 @@ func.func @computed(%a: memref<2x4x4xf32>, %all: memref<4x4x4xf32>) {
       outs(%all : memref<4x4x4xf32>) : memref<2x4x4xf32>
   return
 }
+
+// -----
+
+// Straight code: a transfer starts when what it reads is there, and is waited for
+// where its memory is used next, or at the end.
+// CHECK-LABEL: func.func @straight
+// CHECK-SAME: (%[[X:.*]]: memref<4x4xf32>, %[[Y:.*]]: memref<4x4xf32>, %[[Z:.*]]: memref<4x4xf32>, %[[W:.*]]: memref<4x4x4xf32>, %[[M:.*]]: memref<2x4xi32>,
+// CHECK: %[[SHARDS:.*]] = memref.alloc() : memref<2x4x4xf32>
+// CHECK: %[[U:.*]] = moe.start_reduce %[[W]], %[[SHARDS]] replicated at {{.*}} {layer = 3 : i64}
+// CHECK: %[[ROWS:.*]] = memref.alloc() : memref<4x4xf32>
+// CHECK: memref.copy %[[X]], %[[ROWS]]
+// CHECK: %[[T:.*]] = moe.start_exchange to_tokens %{{.*}}, %[[ROWS]], %[[M]]
+// Products that read the same rows run beside it.
+// CHECK-NEXT: memref.copy %[[ROWS]], %[[Z]]
+// CHECK-NEXT: moe.wait %[[T]]
+// CHECK-NEXT: memref.copy %{{.*}}, %[[Y]]
+// CHECK-NEXT: %[[SUM:.*]] = memref.alloc() : memref<4x4xf32>
+// CHECK-NEXT: %[[V:.*]] = moe.start_all_reduce %[[Y]], %[[SUM]]
+// CHECK-NEXT: memref.copy %[[Z]], %[[X]]
+// What it reads is written.
+// CHECK-NEXT: moe.wait %[[V]]
+// CHECK-NEXT: memref.copy %[[X]], %[[Y]]
+// CHECK-NEXT: moe.wait %[[U]]
+// CHECK-NEXT: return
+func.func @straight(%x: memref<4x4xf32>, %y: memref<4x4xf32>, %z: memref<4x4xf32>,
+    %w: memref<4x4x4xf32>, %m: memref<2x4xi32>, %bound: index)
+    -> (memref<2x4x4xf32>, memref<4x4xf32>) {
+  %rows = memref.alloc() : memref<4x4xf32>
+  memref.copy %x, %rows : memref<4x4xf32> to memref<4x4xf32>
+  memref.copy %rows, %z : memref<4x4xf32> to memref<4x4xf32>
+  %back = memref.alloc() : memref<4x4xf32>
+  moe.exchange to_tokens %rows, %m, %bound at <ranks = 2, experts = 4, slots = 2> equal
+      outs(%back : memref<4x4xf32>) {moe.queue = "communication"}
+      : memref<4x4xf32>, memref<2x4xi32>
+  %shards = memref.alloc() : memref<2x4x4xf32>
+  moe.reduce_weights %w at <ranks = 2, experts = 4, copies = 0, slots = 2>
+      outs(%shards : memref<2x4x4xf32>) {layer = 3 : i64} : memref<4x4x4xf32>
+  memref.copy %back, %y : memref<4x4xf32> to memref<4x4xf32>
+  %sum = memref.alloc() : memref<4x4xf32>
+  moe.all_reduce %y outs(%sum : memref<4x4xf32>) : memref<4x4xf32>
+  memref.copy %z, %x : memref<4x4xf32> to memref<4x4xf32>
+  memref.copy %x, %y : memref<4x4xf32> to memref<4x4xf32>
+  return %shards, %sum : memref<2x4x4xf32>, memref<4x4xf32>
+}

@@ -500,3 +500,13 @@ func.func @concatenated(%rows: tensor<?x8xf32>, %sizes: tensor<2xi32>,
   }
   return
 }
+
+// -----
+
+shard.grid @ranks(shape = 2)
+
+func.func @loss_of_all(%x: tensor<?x4xf32>, %l: tensor<6x4xf32>) -> tensor<f32> {
+  // expected-error @+1 {{'moe.loss' op expected logits with a dynamic number of tokens, got 'tensor<6x4xf32>'; make dim 0 of the inputs dynamic}}
+  %0 = moe.loss z %l : tensor<6x4xf32> -> tensor<f32>
+  return %0 : tensor<f32>
+}

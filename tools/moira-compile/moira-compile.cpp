@@ -42,7 +42,8 @@ struct CommandLine {
       cl::cat(category), cl::desc("What to make (default: bundle)")};
   cl::opt<std::string> compileTo{
       "compile-to",
-      cl::value_desc("input|sharded|scheduled|kernels|bufferized|target"),
+      cl::value_desc("input|sharded|differentiated|scheduled|kernels|"
+                     "bufferized|target"),
       cl::cat(category), cl::desc("Stop after this phase and print the IR")};
   cl::opt<std::string> dumpPhases{
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
@@ -67,6 +68,20 @@ struct CommandLine {
   cl::opt<bool> oracle{"oracle", cl::cat(category),
                        cl::desc("Compile the decomposed program, the "
                                 "executable meaning of every operation")};
+  cl::opt<bool> gradients{
+      "gradients", cl::cat(category),
+      cl::desc("Add the way back: a second entry that computes gradients")};
+  cl::opt<bool> recompute{
+      "moe-recompute", cl::cat(category),
+      cl::desc("With --gradients: keep less of the forward pass, and compute "
+               "it again on the way back")};
+  cl::opt<bool> packGradients{
+      "pack-gradients", cl::cat(category),
+      cl::desc("With --gradients: gradients of packed parameters come packed")};
+  cl::list<std::string> updates{
+      "optimizer", cl::CommaSeparated, cl::value_desc("sgd,adam,adamw"),
+      cl::cat(category),
+      cl::desc("With --gradients: bring the code of these optimizers")};
   cl::list<std::string> disableFusion{
       "disable-fusion", cl::CommaSeparated, cl::value_desc("names"),
       cl::cat(category), cl::desc(disableFusionHelp())};
@@ -123,6 +138,31 @@ static llvm::Error readGrid(const CommandLine &line,
   return llvm::Error::success();
 }
 
+/// What the program brings for training.
+static llvm::Error readGradients(const CommandLine &line,
+                                 PipelineOptions &pipeline) {
+  pipeline.gradients = line.gradients;
+  pipeline.recompute = line.recompute;
+  pipeline.packGradients = line.packGradients;
+  for (const std::string &rule : line.updates) {
+    if (!llvm::is_contained({"sgd", "adam", "adamw"}, rule))
+      return llvm::createStringError(
+          "--optimizer: expected 'sgd', 'adam' or 'adamw', got '" + rule + "'");
+    if (llvm::is_contained(pipeline.updates, rule))
+      return llvm::createStringError(
+          "--optimizer: expected each rule once, got '" + rule + "' twice");
+    pipeline.updates.push_back(rule);
+  }
+  llvm::StringRef option = line.recompute          ? "--moe-recompute"
+                           : line.packGradients    ? "--pack-gradients"
+                           : !line.updates.empty() ? "--optimizer"
+                                                   : "";
+  if (!line.gradients && !option.empty())
+    return llvm::createStringError(
+        option + ": expected --gradients beside it, got none");
+  return llvm::Error::success();
+}
+
 static llvm::Expected<JitOptions> makeOptions(const CommandLine &line) {
   JitOptions options;
   options.cpu = line.cpu;
@@ -141,6 +181,8 @@ static llvm::Expected<JitOptions> makeOptions(const CommandLine &line) {
   options.pipeline.moduleName =
       line.input == "-" ? "stdin" : llvm::sys::path::filename(line.input).str();
   if (llvm::Error error = readGrid(line, options.pipeline))
+    return std::move(error);
+  if (llvm::Error error = readGradients(line, options.pipeline))
     return std::move(error);
   if (!line.rows.empty())
     options.pipeline.rowClasses.clear();
@@ -257,10 +299,11 @@ static llvm::Error emitPhase(const CommandLine &line,
                              mlir::ModuleOp module) {
   std::optional<Phase> phase = symbolizePhase(line.compileTo);
   if (!phase)
-    return llvm::createStringError("--compile-to: expected input, sharded, "
-                                   "scheduled, kernels, bufferized or target, "
-                                   "got '" +
-                                   line.compileTo + "'");
+    return llvm::createStringError(
+        "--compile-to: expected input, sharded, "
+        "differentiated, scheduled, kernels, bufferized or target, "
+        "got '" +
+        line.compileTo + "'");
   if (llvm::Error error = compiler.lower(module, *phase))
     return error;
   std::string text;

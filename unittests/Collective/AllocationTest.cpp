@@ -65,6 +65,13 @@ struct Layer {
             ranks.receiveSizes(plan, exchange, sizes.data()).status());
         MOIRA_RETURN_IF_ERROR(finish(ranks.exchange(plan, exchange)));
       }
+    moira_reduce reduce{};
+    reduce.placement = gather.placement;
+    reduce.whole = whole.data();
+    reduce.local = weights.data();
+    reduce.count = static_cast<int64_t>(weights.size()) / 4;
+    reduce.dtype = MOIRA_F32;
+    MOIRA_RETURN_IF_ERROR(finish(ranks.reduceWeights(plan, reduce)));
     float sum[5] = {};
     return ranks.allReduce(sum, 5, MOIRA_F32, Reduction::Sum);
   }

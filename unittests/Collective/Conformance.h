@@ -48,6 +48,11 @@ Status testExchange(runtime::Communicator &ranks, const ExchangeCase &test);
 /// All legal r, whole weights and replicated ones, with their bytes.
 Status testWeights(runtime::Communicator &ranks, int experts, Table table,
                    int64_t bytes);
+/// All legal r, sums of gradients of experts whole and replicated, all types,
+/// with their bytes.
+Status testGradients(runtime::Communicator &ranks, int experts, Table table);
+/// Sums over all ranks of all types, with their bytes.
+Status testSums(runtime::Communicator &ranks);
 /// All-gather, broadcast, reductions, barrier, split.
 Status testCollectives(runtime::Communicator &ranks);
 /// Bytes of whole layers on 4 ranks (nothing elsewhere) as Tutel's layout

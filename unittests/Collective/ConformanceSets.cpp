@@ -196,13 +196,16 @@ Status moira::test::testGoldens(Communicator &ranks) {
 
 Status moira::test::testAll(Communicator &ranks) {
   MOIRA_RETURN_IF_ERROR(testCollectives(ranks));
+  MOIRA_RETURN_IF_ERROR(testSums(ranks));
   MOIRA_RETURN_IF_ERROR(testGoldens(ranks));
   for (int part = 0; part < exchangeParts; ++part)
     MOIRA_RETURN_IF_ERROR(testExchanges(ranks, part));
   for (int experts : {1, 2, 4, 8, 12})
     if (experts % ranks.ranks() == 0 || ranks.ranks() % experts == 0)
-      for (Table table : {Table::None, Table::Permuted, Table::Replicas})
+      for (Table table : {Table::None, Table::Permuted, Table::Replicas}) {
         for (int64_t bytes : {0, 3, 1000})
           MOIRA_RETURN_IF_ERROR(testWeights(ranks, experts, table, bytes));
+        MOIRA_RETURN_IF_ERROR(testGradients(ranks, experts, table));
+      }
   return Status();
 }

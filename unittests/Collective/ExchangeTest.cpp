@@ -38,6 +38,18 @@ TEST_P(Conformance, Weights) {
   });
 }
 
+TEST_P(Conformance, Sums) { run(testSums); }
+
+TEST_P(Conformance, Gradients) {
+  run([](Communicator &ranks) -> Status {
+    for (int experts : {1, 2, 4, 8, 12})
+      if (experts % ranks.ranks() == 0 || ranks.ranks() % experts == 0)
+        for (Table table : {Table::None, Table::Permuted, Table::Replicas})
+          MOIRA_RETURN_IF_ERROR(testGradients(ranks, experts, table));
+    return Status();
+  });
+}
+
 TEST_P(Conformance, CountsAndTables) {
   run([](Communicator &ranks) { return testExchanges(ranks, 0); });
 }
@@ -63,6 +75,11 @@ TEST_P(Conformance, LittleStaging) {
   run(
       [](Communicator &ranks) -> Status {
         MOIRA_RETURN_IF_ERROR(testCollectives(ranks));
+        MOIRA_RETURN_IF_ERROR(testSums(ranks));
+        MOIRA_RETURN_IF_ERROR(
+            testGradients(ranks, ranks.ranks(), Table::Replicas));
+        if (ranks.ranks() > 1)
+          MOIRA_RETURN_IF_ERROR(testGradients(ranks, 1, Table::Permuted));
         ExchangeCase test;
         test.experts = ranks.ranks();
         test.counts = Counts::Uneven;

@@ -239,6 +239,72 @@ TEST(Failure, ExchangeThatDoesNotFitFailsOnAllRanks) {
             "expected a chunk below the number of chunks, got 5");
 }
 
+TEST(Failure, SumsThatDoNotFitFailOnAllRanks) {
+  auto run = [&](Communicator &self, int32_t dtype, int64_t count,
+                 bool weights) -> Status {
+    MOIRA_RETURN_IF_ERROR(self.beginStep());
+    std::vector<float> whole(3), local(1);
+    moira_reduce reduce{};
+    reduce.layer = 2;
+    reduce.parameter = 1;
+    reduce.placement = {3, 1, 0, 1};
+    reduce.whole = whole.data();
+    reduce.local = local.data();
+    reduce.count = count;
+    reduce.dtype = dtype;
+    moira_plan plan{};
+    Result<int64_t> ticket =
+        weights ? self.reduceWeights(plan, reduce)
+                : self.startAllReduce(whole.data(), whole.data(), count, dtype);
+    return self.endStep(ticket.ok() ? self.wait(*ticket) : ticket.status());
+  };
+  struct {
+    int32_t dtype;
+    int64_t count;
+    bool weights;
+    const char *message;
+  } const cases[] = {
+      {MOIRA_I8, 1, true,
+       "rank 1: reduce weights, layer 2, parameter 1: reduction: expected "
+       "f16, bf16, f32, f64, i32 or i64, got type 5"},
+      {MOIRA_F32, -1, true,
+       "rank 1: reduce weights, layer 2, parameter 1: expected 0 or "
+       "more elements, got -1"},
+      {MOIRA_I1, 1, false,
+       "rank 1: all-reduce: reduction: expected f16, bf16, f32, f64, i32 or "
+       "i64, got type 4"},
+      {MOIRA_F32, -3, false,
+       "rank 1: all-reduce: expected 0 or more elements, got -3"}};
+  for (const auto &c : cases) {
+    std::vector<Status> outcomes(3);
+    expectRanks(3, {}, [&](Communicator &self) -> Status {
+      bool bad = self.rank() == 1;
+      outcomes[self.rank()] =
+          run(self, bad ? c.dtype : MOIRA_F32, bad ? c.count : 1, c.weights);
+      return run(self, MOIRA_F32, 1, c.weights);
+    });
+    expectAll(outcomes, MOIRA_INVALID_ARGUMENT, c.message);
+  }
+}
+
+TEST(Failure, SumsOfAnotherSizeAreAnError) {
+  std::vector<Status> outcomes(2);
+  expectRanks(2, {}, [&](Communicator &self) -> Status {
+    auto run = [&](int64_t count) -> Status {
+      MOIRA_RETURN_IF_ERROR(self.beginStep());
+      std::vector<float> data(count);
+      return self.endStep(
+          self.allReduce(data.data(), count, MOIRA_F32, Reduction::Sum));
+    };
+    outcomes[self.rank()] = run(self.rank() ? 8 : 4);
+    return run(4);
+  });
+  EXPECT_EQ(outcomes[0].message, outcomes[1].message);
+  EXPECT_NE(outcomes[0].message.find("all-reduce: expected "),
+            std::string::npos)
+      << outcomes[0].message;
+}
+
 TEST(Failure, InterruptEndsTheStep) {
   std::vector<Status> outcomes(2);
   expectRanks(2, {}, [&](Communicator &self) {

@@ -1,5 +1,5 @@
-# Compares the symbols of LIBRARY (listed by NM) with the functions that HEADER
-# declares.
+# Compares the symbols of LIBRARY (listed by NM) with the functions that the
+# headers in FOLDER declare.
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY}
   OUTPUT_VARIABLE listing RESULT_VARIABLE failed)
 if(failed)
@@ -12,7 +12,11 @@ foreach(line IN LISTS lines)
   list(APPEND exported ${symbol})
 endforeach()
 
-file(READ ${HEADER} text)
+set(text)
+foreach(header IN ITEMS runtime.h training.h)
+  file(READ ${FOLDER}/${header} part)
+  string(APPEND text "${part}")
+endforeach()
 # A declaration is one statement; names stand before the parenthesis.
 string(REGEX MATCHALL "MOIRA_API [^;(]*[ *](moira_[a-z_]+)\\(" declarations
   "${text}")
@@ -26,7 +30,7 @@ endforeach()
 list(SORT exported)
 list(SORT declared)
 if(NOT declared)
-  message(FATAL_ERROR "expected declarations in ${HEADER}, got none")
+  message(FATAL_ERROR "expected declarations in ${FOLDER}, got none")
 endif()
 if(NOT exported STREQUAL declared)
   message(FATAL_ERROR

@@ -140,11 +140,38 @@ def SeparateEmptiesPass : Pass<"moe-separate-empties"> {
   let dependentDialects = ["::mlir::tensor::TensorDialect"];
 }
 
+def AddUpdatesPass : Pass<"moe-add-updates", "::mlir::ModuleOp"> {
+  let summary = "add the elementwise code of optimizers";
+  let description = [{
+    For each rule (`sgd`, `adam`, `adamw`) and each float type that parameters
+    have, a function `@moira_update_RULE_TYPE` that makes a parameter and the
+    states of its optimizer new, element by element, from the old ones and the
+    gradient. Parameters of 16 bits are updated in f32 and rounded in one more
+    result. Numbers that depend on the step (a bias correction) are arguments:
+    the runtime computes them in f64. Elements stand in whatever order the
+    parameter is packed in.
+
+    ```mlir
+    func.func private @moira_update_sgd_f32(%parameter: tensor<1x?xf32>,
+        %gradient: tensor<1x?xf32>, %momentum_buffer: tensor<1x?xf32>,
+        %learning_rate: f32, ...) -> (tensor<1x?xf32>, tensor<1x?xf32>)
+        attributes {moe.update = "sgd"}
+    ```
+  }];
+  let options = [ListOption<"rules", "rules", "std::string",
+                            "rules to add: sgd, adam, adamw">];
+  let dependentDialects = ["::mlir::func::FuncDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def AddContextPass : Pass<"moe-add-context", "::mlir::ModuleOp"> {
   let summary = "make the context the first argument of every entry";
   let description = [{
     Gives each entry (the functions of `moe.variants`, or the entry named by
-    `entry`) a leading `!llvm.ptr` argument, the moira_ctx of moira/abi.h, and the
+    `entry` and its way back) a leading `!llvm.ptr` argument, the moira_ctx of moira/abi.h, and the
     attribute `moe.kind = "step"`; functions that pack parameters get it with
     `"pack"`. Functions that nothing names then, other programs of the file, are
     erased: their layers call the runtime too, and have no context.

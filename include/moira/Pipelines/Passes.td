@@ -14,7 +14,7 @@ def VerifyPhasePass : Pass<"moe-verify-phase", "::mlir::ModuleOp"> {
     a failure much later.
 
     * `input`: no collectives: how a program is spread is no part of it.
-    * `sharded`: collectives, in tensor form, and no chunks.
+    * `sharded`, `differentiated`: collectives, in tensor form, and no chunks.
     * `scheduled`: chunks only in a loop over `moe.chunks`.
     * `kernels`: no `moe.expert`; a `moe.grouped_matmul` that carries the weights
       of a parameter reads panels.
@@ -30,7 +30,8 @@ def VerifyPhasePass : Pass<"moe-verify-phase", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"phase", "phase", "std::string", "\"target\"",
-                        "input, sharded, scheduled, kernels, bufferized or target">];
+                        "input, sharded, differentiated, scheduled, kernels, "
+                        "bufferized or target">];
 }
 
 #endif // MOIRA_PIPELINES_PASSES_TD

@@ -19,18 +19,19 @@ namespace moira {
 
 /// Where compilation may stop, in order.
 enum class Phase {
-  Input,      ///< as written, parsed and verified
-  Sharded,    ///< one rank's program, with collectives
-  Scheduled,  ///< exchanges and experts in chunks
+  Input,          ///< as written, parsed and verified
+  Sharded,        ///< one rank's program, with collectives
+  Differentiated, ///< and its way back, where gradients are wanted
+  Scheduled,      ///< exchanges and experts in chunks
   Kernels,    ///< variants made, experts in the form of grouped matmuls, packed
   Bufferized, ///< memrefs; moe ops in buffer form
   Target      ///< LLVM dialect with the entries of moira/abi.h
 };
 
 /// All phases, in order.
-inline constexpr Phase kPhases[] = {Phase::Input,      Phase::Sharded,
-                                    Phase::Scheduled,  Phase::Kernels,
-                                    Phase::Bufferized, Phase::Target};
+inline constexpr Phase kPhases[] = {
+    Phase::Input,   Phase::Sharded,    Phase::Differentiated, Phase::Scheduled,
+    Phase::Kernels, Phase::Bufferized, Phase::Target};
 
 /// Returns the name used by --compile-to ("input", "kernels", ...).
 llvm::StringRef stringifyPhase(Phase phase);
@@ -72,6 +73,14 @@ struct PipelineOptions {
   int64_t tokenBlocks = 0;
   /// How exchanges are cut in chunks.
   mlir::moe::Schedule schedule = mlir::moe::Schedule::Equal;
+  /// Adds the entry's way back, docs/gradients.md.
+  bool gradients = false;
+  /// Keeps less of the forward pass and computes it again.
+  bool recompute = false;
+  /// Optimizers whose code the program brings: "sgd", "adam", "adamw".
+  llvm::SmallVector<std::string> updates;
+  /// Gradients of packed parameters come packed as the parameter is.
+  bool packGradients = false;
   /// Name of the source file and description of the target, for the manifest.
   std::string moduleName, triple, cpu, features;
 };

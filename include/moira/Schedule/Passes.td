@@ -71,8 +71,10 @@ def MakeAsynchronousPass
     * A gather of weights that are a parameter starts where the step begins, for a
       layer after the first where the exchanges of the layer before it have
       ended, and is waited for at the first use.
-    * Any other transfer becomes a start and a wait, and so does an exchange in a
-      loop over chunks without `moe.queue = "communication"`.
+    * A sum over ranks, and an exchange with `moe.queue = "communication"` outside
+      of loops over chunks, starts as soon as what it reads is written, and is
+      waited for where its result is used: other products run beside it.
+    * Any other transfer becomes a start and a wait.
 
     With one chunk the same transfers and products run in the same order as
     before.

@@ -145,4 +145,25 @@ def CutHiddenPass : Pass<"moe-cut-hidden", "::mlir::func::FuncOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def FoldReplicatesPass : Pass<"moe-fold-replicates"> {
+  let summary = "take away what only differentiation reads of a sharded program";
+  let description = [{
+    `moe.replicate` says where a value that all ranks share enters one rank's
+    computation, and a `moe.gather_weights` that moves nothing says who has the
+    same weights; both are there for the gradients (docs/gradients.md). Their
+    operands take their places, once the program is differentiated or nobody asks
+    for gradients.
+
+    ```mlir
+    %w = moe.replicate %router : tensor<8x64xf32>
+    %0 = linalg.matmul ins(%x, %w : ...) ...
+    ```
+    becomes
+    ```mlir
+    %0 = linalg.matmul ins(%x, %router : ...) ...
+    ```
+  }];
+  let dependentDialects = ["::mlir::moe::MoEDialect"];
+}
+
 #endif // MOIRA_SHARDING_PASSES_TD

@@ -10,7 +10,9 @@ def CreateVariantsPass : Pass<"moe-create-variants", "::mlir::ModuleOp"> {
   let summary = "make one function per row class of an entry";
   let description = [{
     Clones the entry (`entry`, or the only public function, or @main) once per row
-    class and puts a `moe.variants` in its place that lists the clones. Later
+    class and puts a `moe.variants` in its place that lists the clones. The way
+    back of the entry (`moe.backward`) is an entry of its own, with the same
+    variants. Later
     passes compile each clone for its class, which it carries as `moe.row_class`;
     all have the type of the entry. The clones are private: programs run them
     through the entry's name.

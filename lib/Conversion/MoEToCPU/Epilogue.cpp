@@ -39,14 +39,14 @@ Value Epilogue::load(LoopBuilder &b, Value memref, Value leading, Value column,
 /// LLVM 22 turns a masked store of one known lane of 16 bits, cut from 32, into
 /// a store of 32: where one column is left it is stored as a scalar.
 void Epilogue::store(LoopBuilder &b, const Columns &columns, Value value,
-                     Value row, Value column, Value mask) {
+                     Value result, Value row, Value column, Value mask) {
   SmallVector<Value> indices{row, column};
   if (!mask) {
-    vector::StoreOp::create(b.builder, b.loc, value, flat.result, indices);
+    vector::StoreOp::create(b.builder, b.loc, value, result, indices);
     return;
   }
   auto storeMasked = [&] {
-    vector::MaskedStoreOp::create(b.builder, b.loc, flat.result, indices, mask,
+    vector::MaskedStoreOp::create(b.builder, b.loc, result, indices, mask,
                                   value);
   };
   if (blockColumns() % format.lanes != 1)
@@ -57,7 +57,7 @@ void Epilogue::store(LoopBuilder &b, const Columns &columns, Value value,
       isSingle,
       [&] {
         Value first = b.make<vector::ExtractOp>(value, 0);
-        b.store(first, flat.result, indices);
+        b.store(first, result, indices);
       },
       storeMasked);
 }
@@ -85,8 +85,9 @@ void Epilogue::emitStart(LoopBuilder &b, Value expert, const Columns &columns,
 }
 
 /// Clones the scalar epilogue on vectors: every op of it is elementwise.
-static Value vectorizeEpilogue(LoopBuilder &b, Block &block,
-                               ArrayRef<Value> arguments, int64_t lanes) {
+static SmallVector<Value> vectorizeEpilogue(LoopBuilder &b, Block &block,
+                                            ArrayRef<Value> arguments,
+                                            int64_t lanes) {
   IRMapping mapping;
   mapping.map(block.getArguments(), arguments);
   for (Operation &op : block.without_terminator()) {
@@ -106,7 +107,10 @@ static Value vectorizeEpilogue(LoopBuilder &b, Block &block,
     Operation *vectorized = b.builder.create(state);
     mapping.map(op.getResults(), vectorized->getResults());
   }
-  return mapping.lookup(block.getTerminator()->getOperand(0));
+  SmallVector<Value> results;
+  for (Value yielded : block.getTerminator()->getOperands())
+    results.push_back(mapping.lookup(yielded));
+  return results;
 }
 
 void Epilogue::emitRows(LoopBuilder &b, const RowBlock &block,
@@ -134,9 +138,10 @@ void Epilogue::emitRows(LoopBuilder &b, const RowBlock &block,
           for (Value operand : flat.elements)
             arguments.push_back(load(b, operand, row, at, mask));
           llvm::append_range(arguments, scalars);
-          Value value = vectorizeEpilogue(b, op.getEpilogue().front(),
-                                          arguments, format.lanes);
-          store(b, columns, value, row, at, mask);
+          SmallVector<Value> values = vectorizeEpilogue(
+              b, op.getEpilogue().front(), arguments, format.lanes);
+          for (auto [value, result] : llvm::zip(values, flat.results))
+            store(b, columns, value, result, row, at, mask);
         },
         format.lanes);
   });

@@ -39,8 +39,8 @@ private:
   int64_t blockColumns() { return op.getN() / op.getBlocks(HiddenDim::N); }
   Value load(LoopBuilder &b, Value memref, Value leading, Value column,
              Value mask);
-  void store(LoopBuilder &b, const Columns &columns, Value value, Value row,
-             Value column, Value mask);
+  void store(LoopBuilder &b, const Columns &columns, Value value, Value result,
+             Value row, Value column, Value mask);
 
   GroupedMatmulOp op;
   const FlatOperands &flat;

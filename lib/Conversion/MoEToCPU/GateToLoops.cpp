@@ -4,7 +4,7 @@
 // gate: parallel over tokens; loops over experts are kept apart and free of
 // branches, so that LLVM vectorises all but the sum, whose order is fixed.
 
-#include "LoopUtils.h"
+#include "ScoreEmitter.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -17,12 +17,9 @@ using namespace mlir::moe::detail;
 using arith::CmpFPredicate;
 using arith::CmpIPredicate;
 
-/// Experts up to which a token's scratch is on the stack.
-static constexpr int64_t kStackExperts = 2048;
-
 namespace {
 /// Emits one gate. Members whose name ends in `Row` emit code for one token.
-class GateEmitter {
+class GateEmitter : ScoreEmitter {
 public:
   GateEmitter(LoopBuilder &b, GateOp op);
 
@@ -46,7 +43,6 @@ private:
   Scratch scratchOf(Value token);
   Best bestOf(Value token);
   void scoreRow(Value token, Scratch s);
-  void softmaxRow(Row row, Value size, Value top);
   void maskGroupsRow(Row keys);
   Best selectRow(Value token, Row keys);
   void weighRow(Value token, Scratch s, std::optional<Best> best);
@@ -54,18 +50,9 @@ private:
   void applyThresholdRow(Row ids, Row weights);
   void finishRow(Value token, Row ids, Row weights);
 
-  Value score(Value logit);
-  Value exp(Value x) { return b.make<math::ExpOp>(x); }
-  Value isDead(Value key) {
-    return b.compare(CmpFPredicate::OEQ, key, b.minusInfinity(real));
-  }
-  Value sumOf(Row row, Value size);
-
-  LoopBuilder &b;
   GateOp op;
-  RouterAttr router;
-  Type real, i32;
-  Value experts, choices, zero, one;
+  Type i32;
+  Value experts, choices;
   /// Scratch of all tokens, `[T, 2, E]` and `[T, K + 1]`, when there are too
   /// many experts for the stack.
   Value wide, wideKeys, wideIds;
@@ -73,12 +60,10 @@ private:
 } // namespace
 
 GateEmitter::GateEmitter(LoopBuilder &b, GateOp op)
-    : b(b), op(op), router(op.getRouter()),
-      real(op.getWeightsType().getElementType()), i32(b.builder.getI32Type()) {
+    : ScoreEmitter(b, op.getRouter(), op.getWeightsType().getElementType()),
+      op(op), i32(b.builder.getI32Type()) {
   experts = b.index(op.getNumExperts());
   choices = b.index(op.getNumChoices());
-  zero = b.real(real, 0);
-  one = b.real(real, 1);
   if (op.getNumExperts() <= kStackExperts)
     return;
   Value tokens = b.dim(op.getLogits(), 0);
@@ -104,46 +89,6 @@ GateEmitter::Best GateEmitter::bestOf(Value token) {
     return {{wideKeys, {token}}, {wideIds, {token}}};
   int64_t places = op.getNumChoices() + 1;
   return {{b.scratch(real, places), {}}, {b.scratch(i32, places), {}}};
-}
-
-/// Ascending, in f64, whatever the type of the row.
-Value GateEmitter::sumOf(Row row, Value size) {
-  Type f64 = b.builder.getF64Type();
-  return b.loop(b.index(0), size, b.real(f64, 0),
-                [&](Value i, ValueRange sum) -> SmallVector<Value> {
-                  return {b.add(sum[0], b.toReal(f64, b.load(row, i)))};
-                })[0];
-}
-
-/// The score of a logit by itself; -inf gives 0, or -inf with `identity`.
-Value GateEmitter::score(Value logit) {
-  switch (router.getScore()) {
-  case Score::Sigmoid:
-    return b.div(one, b.add(one, exp(b.make<arith::NegFOp>(logit))));
-  case Score::SqrtSoftplus: {
-    Value size = b.make<math::AbsFOp>(logit);
-    Value tail = b.make<math::Log1pOp>(exp(b.make<arith::NegFOp>(size)));
-    return b.make<math::SqrtOp>(b.add(b.maximumReal(logit, zero), tail));
-  }
-  case Score::Identity:
-  case Score::Softmax:
-    return logit;
-  }
-  llvm_unreachable("unknown score");
-}
-
-/// Replaces logits, of which `top` is the largest, by exp(l - top) / sum. When
-/// all are -inf the result is 0.
-void GateEmitter::softmaxRow(Row row, Value size, Value top) {
-  Value shift = b.select(isDead(top), zero, top);
-  b.loop(b.index(0), size,
-         [&](Value i) { b.store(exp(b.sub(b.load(row, i), shift)), row, i); });
-  Value sum = b.toReal(real, sumOf(row, size));
-  // The largest term is 1, so a sum of 0 means that there was none.
-  Value isZero = b.compare(CmpFPredicate::OEQ, sum, zero);
-  sum = b.select(isZero, one, sum);
-  b.loop(b.index(0), size,
-         [&](Value i) { b.store(b.div(b.load(row, i), sum), row, i); });
 }
 
 void GateEmitter::scoreRow(Value token, Scratch s) {
@@ -289,13 +234,8 @@ void GateEmitter::weighRow(Value token, Scratch s, std::optional<Best> best) {
 
 /// Scores the logits of the choices (`after_top_k`).
 void GateEmitter::scoreChoicesRow(Row weights) {
-  if (router.getScore() == Score::Softmax) {
-    Value top = b.loop(b.index(0), choices, b.minusInfinity(real),
-                       [&](Value j, ValueRange most) -> SmallVector<Value> {
-                         return {b.maximumReal(most[0], b.load(weights, j))};
-                       })[0];
-    return softmaxRow(weights, choices, top);
-  }
+  if (router.getScore() == Score::Softmax)
+    return softmaxRow(weights, choices, largestOf(weights, choices));
   b.loop(b.index(0), choices,
          [&](Value j) { b.store(score(b.load(weights, j)), weights, j); });
 }

@@ -34,13 +34,16 @@ Value emitItems(ImplicitLocOpBuilder &b, GroupedMatmulOp op, Value perExpert) {
 }
 
 /// Inlines the scalar epilogue.
-Value inlineEpilogue(ImplicitLocOpBuilder &b, Block &block,
-                     ArrayRef<Value> arguments) {
+SmallVector<Value> inlineEpilogue(ImplicitLocOpBuilder &b, Block &block,
+                                  ArrayRef<Value> arguments) {
   IRMapping mapping;
   mapping.map(block.getArguments(), arguments);
   for (Operation &op : block.without_terminator())
     b.clone(op, mapping);
-  return mapping.lookup(block.getTerminator()->getOperand(0));
+  SmallVector<Value> results;
+  for (Value yielded : block.getTerminator()->getOperands())
+    results.push_back(mapping.lookup(yielded));
+  return results;
 }
 
 Value widenScalar(ImplicitLocOpBuilder &b, Value value, Type accumulator) {
@@ -97,7 +100,7 @@ struct UnpackedToLoops : public OpRewritePattern<GroupedMatmulOp> {
     FlatOperands flat = flattenOperands(b, op);
     Groups groups = emitGroups(b, op);
     Value zero = constantIndex(b, 0), one = constantIndex(b, 1);
-    Value n = b.createOrFold<memref::DimOp>(flat.result, 1);
+    Value n = b.createOrFold<memref::DimOp>(flat.results.front(), 1);
     Value k = b.createOrFold<memref::DimOp>(flat.rows, 1);
     scf::ParallelOp::create(
         b, zero, emitItems(b, op, n), one,
@@ -186,8 +189,10 @@ private:
           memref::LoadOp::create(b, operand, ValueRange{row, column}));
     for (Value operand : flat.scalars)
       arguments.push_back(memref::LoadOp::create(b, operand, row));
-    Value value = inlineEpilogue(b, op.getEpilogue().front(), arguments);
-    memref::StoreOp::create(b, value, flat.result, ValueRange{row, column});
+    SmallVector<Value> values =
+        inlineEpilogue(b, op.getEpilogue().front(), arguments);
+    for (auto [value, result] : llvm::zip(values, flat.results))
+      memref::StoreOp::create(b, value, result, ValueRange{row, column});
   }
 };
 

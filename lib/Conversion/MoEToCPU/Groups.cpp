@@ -37,7 +37,8 @@ FlatOperands mlir::moe::flattenOperands(ImplicitLocOpBuilder &b,
   bool padded = op.isPadded();
   FlatOperands flat;
   flat.rows = collapseRows(b, op.getRows().front(), padded);
-  flat.result = collapseRows(b, op.getOuts().front(), padded);
+  for (Value out : op.getOuts())
+    flat.results.push_back(collapseRows(b, out, padded));
   for (Value operand : op.getElements())
     flat.elements.push_back(collapseRows(b, operand, padded));
   for (Value operand : op.getScalars())

@@ -46,8 +46,8 @@ RowBlock emitRowBlock(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
 
 /// The op's row-shaped operands as [rows, features] or [rows].
 struct FlatOperands {
-  Value rows, result;
-  SmallVector<Value> elements, scalars;
+  Value rows;
+  SmallVector<Value> results, elements, scalars;
 };
 FlatOperands flattenOperands(ImplicitLocOpBuilder &b, GroupedMatmulOp op);
 

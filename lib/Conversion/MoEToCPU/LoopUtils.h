@@ -146,6 +146,8 @@ void populateGatePatterns(RewritePatternSet &patterns);
 void populateAssignPatterns(RewritePatternSet &patterns);
 void populateMovementPatterns(RewritePatternSet &patterns);
 void populatePackPatterns(RewritePatternSet &patterns);
+void populateGateGradientPatterns(RewritePatternSet &patterns);
+void populatePairDotPatterns(RewritePatternSet &patterns);
 
 } // namespace mlir::moe::detail
 

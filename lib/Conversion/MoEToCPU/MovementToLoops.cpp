@@ -3,7 +3,7 @@
 //
 // dispatch and combine: O(T K D), and sources: O(T K). Parallel over tokens.
 
-#include "LoopUtils.h"
+#include "SlotRows.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -15,39 +15,6 @@ using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
 namespace {
-/// Finds the row of a slot in a ragged or a padded buffer.
-class SlotRows {
-public:
-  SlotRows(LoopBuilder &b, Value rows) : b(b), rows(rows) {
-    auto type = cast<MemRefType>(rows.getType());
-    bound = b.dim(rows, 0);
-    if (type.getRank() == 2)
-      return;
-    perExpert = b.dim(rows, 1);
-    bound = b.mul(bound, perExpert);
-    if (!type.getLayout().isIdentity())
-      return;
-    // One dimension for both, so that a slot is a row without a division.
-    SmallVector<ReassociationIndices> flat = {{0, 1}, {2}};
-    this->rows = b.make<memref::CollapseShapeOp>(rows, flat);
-    perExpert = nullptr;
-  }
-
-  /// False for -1, and for anything that is not a row of the buffer.
-  Value isRow(Value slot) { return b.inRange(slot, bound); }
-
-  Row operator[](Value slot) {
-    if (!perExpert)
-      return {rows, {slot}};
-    return {rows,
-            {b.div(slot, perExpert), b.make<arith::RemUIOp>(slot, perExpert)}};
-  }
-
-private:
-  LoopBuilder &b;
-  Value rows, bound, perExpert;
-};
-
 int64_t elementBytes(Value memref) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   return llvm::divideCeil(element.getIntOrFloatBitWidth(), 8);

@@ -227,4 +227,6 @@ void moe::populateRoutingToLoopsPatterns(RewritePatternSet &patterns) {
   populateAssignPatterns(patterns);
   populateMovementPatterns(patterns);
   populatePackPatterns(patterns);
+  populateGateGradientPatterns(patterns);
+  populatePairDotPatterns(patterns);
 }

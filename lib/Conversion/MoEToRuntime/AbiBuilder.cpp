@@ -138,6 +138,17 @@ Value AbiBuilder::gatherWeights(Value gather) {
               {context, gather});
 }
 
+Value AbiBuilder::allReduce(Value in, Value out, Value count, int64_t dtype) {
+  Value type = LLVM::ConstantOp::create(b, b.getI32Type(), dtype);
+  return call(offsetof(moira_api, all_reduce), b.getI64Type(),
+              {context, in, out, toI64(b, count), type});
+}
+
+Value AbiBuilder::reduceWeights(Value reduce) {
+  return call(offsetof(moira_api, reduce_weights), b.getI64Type(),
+              {context, reduce});
+}
+
 void AbiBuilder::wait(Value ticket) {
   call(offsetof(moira_api, wait), Type(), {context, toI64(b, ticket)});
 }

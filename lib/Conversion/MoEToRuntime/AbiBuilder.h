@@ -36,10 +36,13 @@ public:
   Value chunks(int64_t layer, int64_t schedule);
   void allGather(Value mine, Value bytes, Value all);
   void gatherCounts(int64_t layer, int64_t experts, Value counts, Value matrix);
-  /// `exchange` is a moira_exchange, `gather` a moira_gather, in memory.
+  /// `exchange` is a moira_exchange, `gather` a moira_gather, `reduce` a
+  /// moira_reduce, in memory.
   Value receiveSizes(Value exchange, Value groups);
   Value exchange(Value exchange);
   Value gatherWeights(Value gather);
+  Value allReduce(Value in, Value out, Value count, int64_t dtype);
+  Value reduceWeights(Value reduce);
   void wait(Value ticket);
 
   /// The number of bodies that may run at the same time, as i32.

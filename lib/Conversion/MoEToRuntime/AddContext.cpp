@@ -31,11 +31,16 @@ struct AddContext : public moe::impl::AddContextPassBase<AddContext> {
         any = true;
       }
     if (!any) {
-      FailureOr<func::FuncOp> function = findEntry(module, entry);
-      if (failed(function))
+      FailureOr<SmallVector<func::FuncOp>> functions =
+          findEntries(module, entry);
+      if (failed(functions))
         return signalPassFailure();
-      addStep(*function, function->getName(), "only");
+      for (func::FuncOp function : *functions)
+        addStep(function, function.getName(), "only");
     }
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function->hasAttr("moe.update"))
+        addStep(function, function.getName(), "only");
     addPacks();
     eraseOthers();
   }

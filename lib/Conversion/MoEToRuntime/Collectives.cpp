@@ -46,6 +46,18 @@ struct Gather {
   bool replicated;
 };
 
+/// MOIRA_... of an element type that reductions know.
+static int64_t getReducible(Type type) {
+  return TypeSwitch<Type, int64_t>(type)
+      .Case([](Float16Type) { return MOIRA_F16; })
+      .Case([](BFloat16Type) { return MOIRA_BF16; })
+      .Case([](Float32Type) { return MOIRA_F32; })
+      .Case([](Float64Type) { return MOIRA_F64; })
+      .Default([](Type integer) {
+        return integer.isInteger(32) ? MOIRA_I32 : MOIRA_I64;
+      });
+}
+
 class CollectiveLowering {
 public:
   CollectiveLowering(func::FuncOp step, const LLVMTypeConverter &converter,
@@ -67,6 +79,10 @@ public:
   void lower(StartExchangeOp op);
   void lower(GatherWeightsOp op);
   void lower(StartGatherOp op);
+  void lower(AllReduceOp op);
+  void lower(StartAllReduceOp op);
+  void lower(ReduceWeightsOp op);
+  void lower(StartReduceOp op);
   void lower(WaitOp op);
 
 private:
@@ -86,6 +102,10 @@ private:
   /// A moira_exchange or a moira_gather on the stack.
   Value build(const Exchange &exchange);
   Value build(const Gather &gather);
+  /// A moira_reduce on the stack.
+  Value buildReduce(const Gather &gather);
+  /// Queues a sum over all ranks; returns its ticket.
+  Value startAllReduce(Value mine, Value sum);
   /// Index in the parameter table of what `memref` is a view of, or -1.
   int64_t findParameter(Value memref);
 
@@ -108,14 +128,20 @@ static LogicalResult checkMemory(Operation *op) {
     if (!type.getLayout().isIdentity() &&
         !type.areTrailingDimsContiguous(type.getRank()))
       return op->emitOpError("expected compact memory, got ") << type;
-    if (isa<GatherWeightsOp, StartGatherOp>(op) && !type.hasStaticShape())
+    if (isa<GatherWeightsOp, StartGatherOp, ReduceWeightsOp, StartReduceOp>(
+            op) &&
+        !type.hasStaticShape())
       return op->emitOpError("expected weights of static shape, got ") << type;
   }
-  auto gather = dyn_cast<GatherWeightsOp>(op);
-  if (gather && !gather.isConcatenation())
-    return op->emitOpError("expected shards of dim 1 and one part, got dim ")
-           << *gather.getDim() << " and " << gather.getParts() << " parts";
-  return success();
+  auto check = [](auto weights) -> LogicalResult {
+    if (!weights || weights.isConcatenation())
+      return success();
+    return weights.emitOpError(
+               "expected shards of dim 1 and one part, got dim ")
+           << *weights.getDim() << " and " << weights.getParts() << " parts";
+  };
+  return success(succeeded(check(dyn_cast<GatherWeightsOp>(op))) &&
+                 succeeded(check(dyn_cast<ReduceWeightsOp>(op))));
 }
 
 void CollectiveLowering::storePlacement(Value pointer, int64_t bytes,
@@ -202,6 +228,37 @@ Value CollectiveLowering::build(const Gather &gather) {
   store(offsetof(moira_gather, bytes),
         AbiBuilder::i64(b, getStaticBytes(type) / type.getDimSize(0)));
   return result;
+}
+
+Value CollectiveLowering::buildReduce(const Gather &gather) {
+  Value result =
+      AbiBuilder::entryAlloca(b, b.getI8Type(), sizeof(moira_reduce));
+  auto store = [&](size_t offset, Value value) {
+    AbiBuilder::storeField(b, result, static_cast<int64_t>(offset), value);
+  };
+  auto type = cast<MemRefType>(gather.local.getType());
+  store(offsetof(moira_reduce, layer),
+        AbiBuilder::i64(b, gather.layer.value_or(0)));
+  storePlacement(result, offsetof(moira_reduce, placement), gather.placement);
+  store(offsetof(moira_reduce, parameter), i32(-1));
+  store(offsetof(moira_reduce, replicated), i32(gather.replicated));
+  store(offsetof(moira_reduce, whole), pointer(gather.whole));
+  store(offsetof(moira_reduce, local), pointer(gather.local));
+  store(offsetof(moira_reduce, count),
+        AbiBuilder::i64(b, type.getNumElements() / type.getDimSize(0)));
+  store(offsetof(moira_reduce, dtype),
+        i32(getReducible(type.getElementType())));
+  store(offsetof(moira_reduce, unused), i32(0));
+  return result;
+}
+
+Value CollectiveLowering::startAllReduce(Value mine, Value sum) {
+  auto type = cast<MemRefType>(mine.getType());
+  Value count = AbiBuilder::i64(b, 1);
+  for (int64_t d = 0; d < type.getRank(); ++d)
+    count = LLVM::MulOp::create(b, count, size(mine, d));
+  return abi.allReduce(pointer(mine), pointer(sum), count,
+                       getReducible(type.getElementType()));
 }
 
 void CollectiveLowering::lower(RankOp op) {
@@ -310,6 +367,28 @@ void CollectiveLowering::lower(StartGatherOp op) {
   op.getTicket().replaceAllUsesWith(toIndex(ticket));
 }
 
+void CollectiveLowering::lower(AllReduceOp op) {
+  abi.wait(startAllReduce(op.getMine(), op.getOuts()[0]));
+}
+
+void CollectiveLowering::lower(StartAllReduceOp op) {
+  op.getTicket().replaceAllUsesWith(
+      toIndex(startAllReduce(op.getMine(), op.getSum())));
+}
+
+void CollectiveLowering::lower(ReduceWeightsOp op) {
+  abi.wait(abi.reduceWeights(
+      buildReduce({op.getLayer(), op.getPlacement(), op.getOuts()[0],
+                   op.getWhole(), !op.getDim()})));
+}
+
+void CollectiveLowering::lower(StartReduceOp op) {
+  Value ticket = abi.reduceWeights(
+      buildReduce({op.getLayer(), op.getPlacement(), op.getLocal(),
+                   op.getWhole(), op.getReplicated()}));
+  op.getTicket().replaceAllUsesWith(toIndex(ticket));
+}
+
 void CollectiveLowering::lower(WaitOp op) { abi.wait(op.getTicket()); }
 
 LogicalResult mlir::moe::lowerCollectives(func::FuncOp step,
@@ -320,7 +399,8 @@ LogicalResult mlir::moe::lowerCollectives(func::FuncOp step,
     return TypeSwitch<Operation *, WalkResult>(op)
         .Case<RankOp, ChunksOp, SlotShardsOp, AllGatherOp, GatherCountsOp,
               ReceiveSizesOp, ExchangeOp, StartExchangeOp, GatherWeightsOp,
-              StartGatherOp, WaitOp>([&](auto typed) {
+              StartGatherOp, AllReduceOp, StartAllReduceOp, ReduceWeightsOp,
+              StartReduceOp, WaitOp>([&](auto typed) {
           if (failed(checkMemory(op)))
             return WalkResult::interrupt();
           lowering.startAt(op);

@@ -400,6 +400,8 @@ void EmitEntries::runOnOperation() {
     for (NamedAttribute note : llvm::to_vector(function->getDiscardableAttrs()))
       if (note.getName().strref().starts_with("moe."))
         function->removeDiscardableAttr(note.getName());
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      function.removeArgAttr(i, "moe.name");
     if (entries.contains(function.getName())) {
       function.setPublic();
     } else if (!function.isDeclaration()) {

@@ -54,6 +54,21 @@ static json::Object describe(ShardAttr shard) {
                       {"interleaved", shard.getInterleaved()}};
 }
 
+/// Where the elements of a matrix stand, as numbers; see docs/bundle.md.
+static json::Object describeForm(DictionaryAttr form) {
+  json::Object object;
+  for (NamedAttribute field : form) {
+    if (auto list = dyn_cast<DenseI64ArrayAttr>(field.getValue()))
+      object[field.getName().getValue()] = shapeOf(list.asArrayRef());
+    else if (auto flag = dyn_cast<BoolAttr>(field.getValue()))
+      object[field.getName().getValue()] = flag.getValue();
+    else
+      object[field.getName().getValue()] =
+          cast<IntegerAttr>(field.getValue()).getInt();
+  }
+  return object;
+}
+
 ManifestWriter::ManifestWriter(StringRef moduleName, StringRef triple,
                                StringRef cpu, StringRef features)
     : header{{"moira",
@@ -80,12 +95,27 @@ ManifestWriter::Symbols ManifestWriter::getSymbols(func::FuncOp step) {
   return {"moira_step_" + suffix, "moira_workspace_" + suffix};
 }
 
+/// What rows of one parameter, or of one part, have in common.
+static std::string identify(func::FuncOp step, unsigned argument) {
+  std::string text;
+  llvm::raw_string_ostream(text)
+      << step.getArgAttr(argument, kParamAttrName) << " "
+      << step.getArgAttr(argument, kShardAttrName);
+  return text;
+}
+
 FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
                                                 unsigned argument) {
   auto param = step.getArgAttrOfType<ParamAttr>(argument, kParamAttrName);
   auto packing = step.getArgAttrOfType<DictionaryAttr>(argument, "moe.packing");
   auto packed = cast<MemRefType>(step.getArgumentTypes()[argument]);
   auto shard = step.getArgAttrOfType<ShardAttr>(argument, kShardAttrName);
+
+  SmallVector<int64_t> &rows = parameterRows[identify(step, argument)];
+  // What nobody reads needs no row of its own: the way back names parameters
+  // that it gives gradients of, and may read none of them.
+  if (!rows.empty() && step.getArgument(argument).use_empty())
+    return rows.front();
 
   // Variants share parameters: one row per (name, part, layout).
   std::string key;
@@ -121,6 +151,7 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
                               : packed.getNumElements() / slices *
                                     getElementBytes(packed.getElementType());
   int64_t index = parameters.size();
+  rows.push_back(index);
   Pack pack{"moira_pack_" + std::to_string(index), function.str(), bytes};
   symbols.insert(pack.symbol);
   std::string layout = "plain";
@@ -145,11 +176,91 @@ FailureOr<int64_t> ManifestWriter::addParameter(func::FuncOp step,
       {"packed_slice_bytes", bytes},
       {"pack", pack.symbol},
       {"layout", layout}};
+  if (packing)
+    if (auto form = packing.getAs<DictionaryAttr>("form"))
+      parameter["packing"] = describeForm(form);
   if (shard)
     parameter["placement"] = describe(shard.getInFile(param, slice.size()));
   parameters.push_back(std::move(parameter));
   packs.push_back(std::move(pack));
   return index;
+}
+
+/// The parameters of a way back, each once and in order, parts of one tensor
+/// apart: what its gradients belong to.
+static SmallVector<ParamAttr> listParameters(func::FuncOp step) {
+  SmallVector<ParamAttr> found;
+  for (unsigned i = 1; i < step.getNumArguments(); ++i)
+    if (auto param = step.getArgAttrOfType<ParamAttr>(i, kParamAttrName);
+        param && !llvm::is_contained(found, param))
+      found.push_back(param);
+  return found;
+}
+
+/// The `nth` parameter of this name, or null.
+static ParamAttr findParameter(ArrayRef<ParamAttr> parameters, StringRef name,
+                               int64_t nth) {
+  for (ParamAttr param : parameters)
+    if (param.getName() == name && nth-- == 0)
+      return param;
+  return {};
+}
+
+FailureOr<json::Array>
+ManifestWriter::describeResults(func::FuncOp step,
+                                ArrayRef<int64_t> parameterIndex) {
+  json::Array results;
+  SmallVector<ParamAttr> parameters = listParameters(step);
+  llvm::StringMap<int64_t> seen;
+  for (auto [i, type] : llvm::enumerate(step.getResultTypes())) {
+    json::Object result = describe(type);
+    if (auto input =
+            step.getResultAttrOfType<IntegerAttr>(i, kGradientOfAttrName))
+      result["gradient"] = json::Object{{"input", input.getInt()}};
+    if (auto name =
+            step.getResultAttrOfType<StringAttr>(i, kGradientAttrName)) {
+      // Parts of one tensor have one name: they follow each other in order.
+      ParamAttr param =
+          findParameter(parameters, name.getValue(), seen[name.getValue()]++);
+      if (!param)
+        return step.emitOpError("expected a parameter '")
+               << name.getValue() << "' for the gradient that is result " << i
+               << ", got none";
+      json::Object gradient{{"parameter", name.getValue()}};
+      int64_t next = 0;
+      for (unsigned a = 1; a < step.getNumArguments(); ++a) {
+        auto of = step.getArgAttrOfType<ParamAttr>(a, kParamAttrName);
+        if (!of)
+          continue;
+        int64_t row = parameterIndex[next++];
+        if (of != param)
+          continue;
+        gradients.push_back({entryName(step).str(), i, identify(step, a)});
+        if (step.getResultAttr(i, "moe.packed_gradient") &&
+            step.getArgumentTypes()[a] == type)
+          gradient["packed_as"] = row;
+      }
+      result["gradient"] = std::move(gradient);
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+/// A way back knows of a layer what it computes with; the rest is the entry's.
+void ManifestWriter::completeLayers(json::Array &layers) const {
+  for (json::Value &layer : layers) {
+    json::Object &object = *layer.getAsObject();
+    for (const auto &entry : entries)
+      for (const json::Value &known : *entry.second.getArray("layers")) {
+        const json::Object &other = *known.getAsObject();
+        if (other.getInteger("index") != object.getInteger("index"))
+          continue;
+        for (StringRef key : {"experts", "top_k"})
+          if (object.getInteger(key).value_or(0) == 0)
+            object[key] = *other.getInteger(key);
+      }
+  }
 }
 
 LogicalResult ManifestWriter::addStep(func::FuncOp step,
@@ -173,9 +284,10 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
     inputs.push_back(std::move(input));
   }
   if (inserted) {
-    json::Array results, layers;
-    for (Type type : step.getResultTypes())
-      results.push_back(describe(type));
+    json::Array layers;
+    FailureOr<json::Array> results = describeResults(step, indices);
+    if (failed(results))
+      return failure();
     if (auto list = step->getAttrOfType<ArrayAttr>("moe.layers"))
       for (auto layer : list.getAsRange<DictionaryAttr>()) {
         json::Object object;
@@ -188,15 +300,23 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
         }
         layers.push_back(std::move(object));
       }
+    completeLayers(layers);
     auto dense = step->getAttrOfType<IntegerAttr>("moe.flops_per_token");
     entry = json::Object{{"name", name},
                          {"inputs", std::move(inputs)},
-                         {"results", std::move(results)},
+                         {"results", std::move(*results)},
                          {"layers", std::move(layers)},
                          {"flops_per_token", dense ? dense.getInt() : 0},
                          {"variants", json::Array()}};
     if (auto ranks = step->getAttrOfType<IntegerAttr>("moe.ranks"))
       entry["ranks"] = ranks.getInt();
+    if (auto rule = step->getAttrOfType<StringAttr>("moe.update"))
+      entry["update"] = rule.getValue();
+    if (auto back = step->getAttrOfType<FlatSymbolRefAttr>(kBackwardAttrName)) {
+      entry["backward"] = back.getValue();
+      auto count = step->getAttrOfType<IntegerAttr>(kResidualsAttrName);
+      entry["residuals"] = count ? count.getInt() : 0;
+    }
   }
   Symbols names = getSymbols(step);
   symbols.insert(names.step);
@@ -223,8 +343,19 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
 std::string ManifestWriter::serialize() const {
   json::Object manifest = header;
   json::Array list;
-  for (const auto &entry : entries)
-    list.push_back(json::Value(json::Object(entry.second)));
+  for (const auto &entry : entries) {
+    json::Object object(entry.second);
+    // All rows are known now, also those that only other steps read.
+    for (const Gradient &gradient : gradients)
+      if (gradient.entry == entry.first)
+        object.getArray("results")
+            ->data()[gradient.result]
+            .getAsObject()
+            ->getObject("gradient")
+            ->insert(
+                {"rows", json::Array(parameterRows.lookup(gradient.identity))});
+    list.push_back(json::Value(std::move(object)));
+  }
   manifest["entries"] = std::move(list);
   manifest["parameters"] = json::Array(parameters);
   std::string text;

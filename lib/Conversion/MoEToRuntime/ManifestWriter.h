@@ -43,11 +43,23 @@ public:
 
 private:
   FailureOr<int64_t> addParameter(func::FuncOp step, unsigned argument);
+  FailureOr<llvm::json::Array>
+  describeResults(func::FuncOp step, ArrayRef<int64_t> parameterIndex);
+  void completeLayers(llvm::json::Array &layers) const;
 
   llvm::json::Object header;
   llvm::MapVector<StringRef, llvm::json::Object> entries;
   llvm::json::Array parameters;
   llvm::StringMap<int64_t> parameterIndex;
+  /// Rows of one parameter, or part of one, in different layouts.
+  llvm::StringMap<SmallVector<int64_t>> parameterRows;
+  /// Results that are gradients of parameters.
+  struct Gradient {
+    std::string entry;
+    size_t result;
+    std::string identity;
+  };
+  SmallVector<Gradient> gradients;
   SmallVector<Pack> packs;
   llvm::StringSet<> symbols;
 };

@@ -59,7 +59,8 @@ struct OutlineParallel
     ModuleOp module = getOperation();
     LLVMTypeConverter converter(&getContext());
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
-      if (getKind(function) != "step")
+      // Updates run on a part of a parameter each, side by side.
+      if (getKind(function) != "step" || function->hasAttr("moe.update"))
         continue;
       SmallVector<scf::ParallelOp> loops;
       function.walk<WalkOrder::PreOrder>([&](scf::ParallelOp loop) {

@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define MOIRA_ABI_VERSION 2u
+#define MOIRA_ABI_VERSION 3u
 
 typedef struct moira_ctx moira_ctx;
 
@@ -127,6 +127,23 @@ typedef struct moira_gather {
   int64_t bytes; /* of one slot */
 } moira_gather;
 
+/* The transpose of a moira_gather: `local` gets, for each slot, the sum of what
+ * all that gathered its shard have for it in their `whole`, of the shape that a
+ * gather gives; slots without a shard get zeros. The order of a sum is the same
+ * on all ranks and for all slot tables without replicas; 16-bit floats are
+ * added in 32 bits and rounded once. */
+typedef struct moira_reduce {
+  int64_t layer;
+  moira_placement placement;
+  int32_t parameter;  /* as in moira_gather */
+  int32_t replicated; /* 0 or 1 */
+  const void *whole;
+  void *local;    /* [slots, count], apart from `whole` */
+  int64_t count;  /* elements of one slot */
+  int32_t dtype;  /* MOIRA_F16, BF16, F32, F64, I32 or I64 */
+  int32_t unused; /* 0 */
+} moira_reduce;
+
 /* Parts of a step, for moira_api.mark. */
 enum {
   MOIRA_PART_OTHER = 0, /* dense parts */
@@ -221,6 +238,14 @@ typedef struct moira_api {
   /* Returns when the transfer of this ticket has ended. Tickets end in order.
    * Waiting twice is legal, and so is a ticket of -1. */
   void (*wait)(moira_ctx *ctx, int64_t ticket);
+
+  /* Queue a sum, and return its ticket as `exchange` does. Of all ranks'
+   * in[count] into out[count], in ascending order of ranks, elements as in
+   * moira_reduce; `in` may be `out`, else they are apart. All ranks have the
+   * same count. */
+  int64_t (*all_reduce)(moira_ctx *ctx, const void *in, void *out,
+                        int64_t count, int32_t dtype);
+  int64_t (*reduce_weights)(moira_ctx *ctx, const moira_reduce *reduce);
 } moira_api;
 
 /* The context: first argument of every generated function. Generated code

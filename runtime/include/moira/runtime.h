@@ -160,7 +160,7 @@ typedef struct moira_plan_options {
 MOIRA_API int32_t moira_session_set_plan(moira_session *session,
                                          const moira_plan_options *plan);
 
-/* Runs one step of `entry` (NULL: the only one). `inputs` are read during the
+/* Runs one step of `entry` (NULL: the only one that is no way back). `inputs` are read during the
  * call only. `results` has `result_count` elements, as many as the entry has
  * results: where an element is NULL, it receives a new tensor, which the
  * caller ends with its `deleter`; else it is the caller's tensor, of the very
@@ -183,9 +183,11 @@ typedef struct moira_memory {
   uint32_t struct_size;
   int64_t parameters; /* bytes held now */
   int64_t workspace;
-  int64_t results; /* allocated by the runtime and not deleted yet */
-  int64_t peak;    /* highest sum of the three so far */
-  int64_t limit;   /* 0: none */
+  int64_t results;   /* allocated by the runtime and not deleted yet */
+  int64_t peak;      /* highest sum of all so far */
+  int64_t limit;     /* 0: none */
+  int64_t residuals; /* of forward steps, with what is kept for the next */
+  int64_t training;  /* gradients and states of optimizers */
 } moira_memory;
 
 MOIRA_API int32_t moira_session_memory(moira_session *session,

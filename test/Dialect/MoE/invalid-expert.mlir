@@ -180,7 +180,7 @@ func.func @expert_c5_reduces_rows(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %e: te
   %0 = moe.expert rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) per_expert(%e : tensor<4x8x16xf32>) shared(%v : f32) -> tensor<?x16xf32> {
   ^bb0(%r: tensor<?x8xf32>, %w: tensor<8x16xf32>, %s: f32):
     %z = tensor.empty() : tensor<8xf32>
-    // expected-error @+1 {{'linalg.reduce' op expected the rows' loop to be parallel, it is a reduction over rows}}
+    // expected-error @+1 {{'linalg.reduce' op expected a reduction over rows to begin with zeros or a sum over rows, operand #1 is neither}}
     %sum = linalg.reduce ins(%r : tensor<?x8xf32>) outs(%z : tensor<8xf32>) dimensions = [0]
       (%a: f32, %b: f32) { %t = arith.addf %a, %b : f32 linalg.yield %t : f32 }
     %y = "test.use"() : () -> tensor<?x16xf32>
@@ -196,7 +196,7 @@ func.func @expert_c5_matmul_over_rows(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %e
   %0 = moe.expert rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) per_expert(%e : tensor<4x8x16xf32>) shared(%v : f32) -> tensor<?x16xf32> {
   ^bb0(%r: tensor<?x8xf32>, %w: tensor<8x16xf32>, %s: f32):
     %z = tensor.empty() : tensor<8x8xf32>
-    // expected-error @+1 {{'linalg.generic' op expected the rows' loop to be parallel, it is a reduction over rows}}
+    // expected-error @+1 {{'linalg.generic' op expected a reduction over rows to begin with zeros or a sum over rows, operand #2 is neither}}
     %g = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = ["parallel", "parallel", "reduction"]}
         ins(%r, %r : tensor<?x8xf32>, tensor<?x8xf32>) outs(%z : tensor<8x8xf32>) {
     ^bb1(%a: f32, %b: f32, %c: f32):

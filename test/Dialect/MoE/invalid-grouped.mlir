@@ -407,7 +407,7 @@ func.func @grouped_c4_unknown_dialect(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w
 func.func @grouped_c4_yield_type(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
   %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk -> tensor<?x16xbf16> {
   ^bb0(%a: f32):
-    // expected-error @+1 {{'moe.yield' op expected to yield 'bf16', got ('f32')}}
+    // expected-error @+1 {{'moe.yield' op expected to yield ('bf16'), got ('f32')}}
     moe.yield %a : f32
   }
   return
@@ -418,7 +418,7 @@ func.func @grouped_c4_yield_type(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: ten
 func.func @grouped_c4_yield_count(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
   %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk -> tensor<?x16xf32> {
   ^bb0(%a: f32):
-    // expected-error @+1 {{'moe.yield' op expected to yield 'f32', got ('f32', 'f32')}}
+    // expected-error @+1 {{'moe.yield' op expected to yield ('f32'), got ('f32', 'f32')}}
     moe.yield %a, %a : f32, f32
   }
   return
@@ -491,9 +491,9 @@ func.func @grouped_c6_result(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<
 
 // -----
 
-func.func @grouped_form(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
-  // expected-error @+1 {{'moe.grouped_matmul' op expected 1 results and no outs in tensor form, got 2 results and 0 outs}}
-  %0:2 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk -> tensor<?x16xf32>, tensor<?x16xf32> {
+func.func @grouped_form(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>, %o: memref<?x16xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected no tensor among memref operands, got 'tensor<?x8xf32>' as operand #0}}
+  moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk outs(%o : memref<?x16xf32>) {
   ^bb0(%a: f32):
     moe.yield %a : f32
   }
@@ -664,6 +664,49 @@ func.func @grouped_c2_transposed_shape(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %
   %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x1x8x32xf32>) transposed_panels -> tensor<?x16xf32> {
   ^bb0(%a: f32):
     moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c4_yield_results(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
+  %0:2 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk -> tensor<?x16xf32>, tensor<?x16xbf16> {
+  ^bb0(%a: f32):
+    // expected-error @+1 {{'moe.yield' op expected to yield ('f32', 'bf16'), got ('f32', 'f32')}}
+    moe.yield %a, %a : f32, f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c8_shapes(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected result of size 16 in dim 1, got 'tensor<?x8xf32>'}}
+  %0:2 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk -> tensor<?x16xf32>, tensor<?x8xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a, %a : f32, f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c8_none(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected at least one result, got 0}}
+  moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk {
+  ^bb0(%a: f32):
+    moe.yield
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c8_contraction(%x: tensor<?x8xf32>, %n: tensor<4xi32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected one result, got 2}}
+  %0:2 = moe.grouped_matmul rows(%x, %x : tensor<?x8xf32>, tensor<?x8xf32>) groups(%n : tensor<4xi32>) nk contraction -> tensor<4x8x8xf32>, tensor<4x8x8xf32> {
+    moe.yield
   }
   return
 }

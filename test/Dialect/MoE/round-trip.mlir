@@ -229,6 +229,22 @@ func.func @buffers(%x: memref<?x8xf32>, %l: memref<?x4xf32>, %bias: memref<4xf32
   return
 }
 
+// CHECK-LABEL: func.func @losses
+func.func @losses(%l: tensor<?x4xf32>, %n: tensor<?x4xbf16>, %d: tensor<?x4xf64>,
+    %i: tensor<?x2xi32>, %m: tensor<?xi1>, %b: tensor<?xi32>) {
+  // CHECK: moe.loss gshard %{{.*}} ids(%{{.*}} : tensor<?x2xi32>) : tensor<?x4xf32> -> tensor<f32>
+  %0 = moe.loss gshard %l ids(%i : tensor<?x2xi32>) scope rank : tensor<?x4xf32> -> tensor<f32>
+  // CHECK: moe.loss switch %{{.*}} ids(%{{.*}} : tensor<?x2xi32>) mask(%{{.*}} : tensor<?xi1>) score sigmoid scope global over_ranks : tensor<?x4xbf16> -> tensor<f32>
+  %1 = moe.loss switch %n ids(%i : tensor<?x2xi32>) mask(%m : tensor<?xi1>) score sigmoid scope global over_ranks : tensor<?x4xbf16> -> tensor<f32>
+  // CHECK: moe.loss sequence %{{.*}} ids(%{{.*}} : tensor<?x2xi32>) scope block {length = 64 : i64} : tensor<?x4xf32> -> tensor<f32>
+  %2 = moe.loss sequence %l ids(%i : tensor<?x2xi32>) scope block {length = 64 : i64} : tensor<?x4xf32> -> tensor<f32>
+  // CHECK: moe.loss load_importance %{{.*}} ids(%{{.*}} : tensor<?x2xi32>) noisy(%{{.*}} : tensor<?x4xf64>) {compare_logits, noise = 1.000000e+00 : f64} : tensor<?x4xf64> -> tensor<f64>
+  %3 = moe.loss load_importance %d ids(%i : tensor<?x2xi32>) noisy(%d : tensor<?x4xf64>) {noise = 1.0 : f64, compare_logits} : tensor<?x4xf64> -> tensor<f64>
+  // CHECK: moe.loss z %{{.*}} blocks(%{{.*}} : tensor<?xi32>) scope block : tensor<?x4xf32> -> tensor<f32>
+  %4 = moe.loss z %l blocks(%b : tensor<?xi32>) scope block : tensor<?x4xf32> -> tensor<f32>
+  return
+}
+
 // CHECK: func.func @params(%{{.*}}: tensor<4x8x16xf32> {moe.param = #moe.param<"l.0.experts.{}.w", transpose, part = 1 of 2, interleaved>}
 func.func @params(%a: tensor<4x8x16xf32> {moe.param = #moe.param<"l.0.experts.{}.w", transpose, part = 1 of 2, interleaved>},
                   %b: tensor<8x16xf32> {moe.param = #moe.param<"router", part = 0 of 3>},

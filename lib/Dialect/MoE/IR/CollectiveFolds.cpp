@@ -62,14 +62,32 @@ static LogicalResult foldExchange(ExchangeOp op, PatternRewriter &rewriter) {
   return replaceByCast(rewriter, op, op.getRows());
 }
 
+/// Whether every slot of `op` has what it needs, and nobody else needs the
+/// same: neither weights nor their gradients travel.
+template <typename OpTy> static bool isLocal(OpTy op) {
+  PlacementAttr placement = op.getPlacement();
+  if (isAlone(placement))
+    return true;
+  // Spare slots may hold replicas, whose gradients are one sum.
+  int64_t places = placement.getRanks() * placement.getSlots();
+  bool isOnce = places == placement.getExperts() * placement.getShards() &&
+                (op.getDim() || placement.getShards() == 1);
+  return placement.getCopies() != 0 && placement.getPartsPerGroup() == 1 &&
+         isOnce;
+}
+
 static LogicalResult foldGatherWeights(GatherWeightsOp op,
                                        PatternRewriter &rewriter) {
-  // Where copies are as many as shards each slot has what its group needs.
-  bool isWhole = op.getPlacement().getCopies() != 0 &&
-                 op.getPlacement().getPartsPerGroup() == 1;
-  if (op->getNumResults() == 0 || (!isAlone(op.getPlacement()) && !isWhole))
+  if (op->getNumResults() == 0 || !isLocal(op))
     return failure();
   return replaceByCast(rewriter, op, op.getWeights());
+}
+
+static LogicalResult foldReduceWeights(ReduceWeightsOp op,
+                                       PatternRewriter &rewriter) {
+  if (op->getNumResults() == 0 || !isLocal(op))
+    return failure();
+  return replaceByCast(rewriter, op, op.getWhole());
 }
 
 void AllGatherOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
@@ -99,4 +117,9 @@ void ExchangeOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
 void GatherWeightsOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                                   MLIRContext *) {
   patterns.add(foldGatherWeights);
+}
+
+void ReduceWeightsOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                                  MLIRContext *) {
+  patterns.add(foldReduceWeights);
 }

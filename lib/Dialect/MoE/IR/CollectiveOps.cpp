@@ -12,7 +12,8 @@ using Effects =
 
 bool mlir::moe::isCollective(Operation *op) {
   return isa<AllGatherOp, GatherCountsOp, ExchangeOp, GatherWeightsOp,
-             StartExchangeOp, StartGatherOp, WaitOp>(op);
+             AllReduceOp, ReduceWeightsOp, StartExchangeOp, StartGatherOp,
+             StartAllReduceOp, StartReduceOp, WaitOp>(op);
 }
 
 /// Checks that `matrix` is `[W, E]` of `placement`.
@@ -241,42 +242,10 @@ ExchangeOp::reifyResultShapes(OpBuilder &builder,
 LogicalResult GatherWeightsOp::verify() {
   if (failed(verifyForm(*this, getOuts(), 1, 1)))
     return failure();
-  auto shards = cast<ShapedType>(getWeights().getType());
-  ShapedType whole = getDestinationType(*this, getOuts(), 0);
-  PlacementAttr placement = getPlacement();
-  bool isAll = placement.getCopies() == 0;
-  // gather_weights_c3
-  if (!getDim() && !isAll)
-    return emitOpError("expected a dim to put shards together in, or a "
-                       "placement without copies, got ")
-           << placement;
-  if (getParts() < 1 || (!getDim() && getParts() != 1))
-    return emitOpError(
-               "expected at least one part, and no more than one without "
-               "a dim, got ")
-           << getParts();
-  SmallVector<int64_t> shape(shards.getShape());
-  // gather_weights_c1
-  if (failed(verifyDim(*this, "weights", shards, 0, placement.getSlots())))
-    return failure();
-  shape[0] = isAll ? placement.getExperts() : placement.getSlots();
-  // gather_weights_c2
-  if (getDim()) {
-    int64_t dim = *getDim();
-    if (dim < 1 || dim >= shards.getRank())
-      return emitOpError("expected a dim from 1 to ")
-             << shards.getRank() - 1 << ", got " << dim;
-    if (!ShapedType::isDynamic(shape[dim]) &&
-        shape[dim] % static_cast<int64_t>(getParts()) != 0)
-      return emitOpError("expected a dim of ")
-             << getParts() << " equal parts, got " << shards;
-    if (!ShapedType::isDynamic(shape[dim]))
-      shape[dim] *= placement.getPartsPerGroup();
-  }
-  if (whole.getElementType() != shards.getElementType())
-    return emitOpError("expected a result of ")
-           << shards.getElementType() << ", got " << whole;
-  return verifyShape(*this, "result", whole, shape);
+  // gather_weights_c1, gather_weights_c2, gather_weights_c3
+  return verifyShards(*this, cast<ShapedType>(getWeights().getType()),
+                      getDestinationType(*this, getOuts(), 0), getDim(),
+                      getParts(), getPlacement());
 }
 
 void GatherWeightsOp::getEffects(Effects &effects) {

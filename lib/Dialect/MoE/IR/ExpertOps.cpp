@@ -45,6 +45,22 @@ MutableArrayRef<BlockArgument> ExpertOp::getSharedArgs() {
   return getBody().getArguments().take_back(getShared().size());
 }
 
+bool ExpertOp::isSum(unsigned i) {
+  // The region is not verified yet when the op's own verifier asks.
+  if (getBody().empty() || getBody().front().empty())
+    return false;
+  auto yield = dyn_cast<YieldOp>(getBody().front().back());
+  if (!yield || i >= yield.getNumOperands())
+    return false;
+  auto type = dyn_cast<RankedTensorType>(yield.getOperand(i).getType());
+  return type && type.hasStaticShape();
+}
+
+bool ExpertOp::hasSums() {
+  return llvm::any_of(llvm::seq<unsigned>(0, getNumResults()),
+                      [&](unsigned i) { return isSum(i); });
+}
+
 /// Leading dims that say which row: [R] or [E, P].
 static ArrayRef<int64_t> rowShape(ShapedType type) {
   return type.getShape().drop_back();
@@ -85,8 +101,10 @@ LogicalResult ExpertOp::verify() {
     for (Value rows : getRows())
       if (failed(verifyDim(*this, "padded rows", shapedType(rows), 0, experts)))
         return failure();
-  for (Type type : getResultTypes()) {
+  for (auto [i, type] : llvm::enumerate(getResultTypes())) {
     auto result = cast<ShapedType>(type);
+    if (isSum(i)) // verifyRegions
+      continue;
     if (result.getRank() != first.getRank())
       return emitOpError("expected a result of rank ")
              << first.getRank() << " like the rows, got " << result;
@@ -117,8 +135,19 @@ LogicalResult ExpertOp::verifyRegions() {
   // expert_c4
   auto yield = cast<YieldOp>(getBody().front().getTerminator());
   SmallVector<Type> yields;
-  for (Type result : getResultTypes())
-    yields.push_back(groupType(cast<ShapedType>(result)));
+  for (auto [i, type] : llvm::enumerate(getResultTypes())) {
+    auto result = cast<ShapedType>(type);
+    if (!isSum(i)) {
+      yields.push_back(groupType(result));
+      continue;
+    }
+    if (result.getRank() < 1 || !result.hasStaticShape() ||
+        result.getDimSize(0) != getNumExperts())
+      return emitOpError("expected sums of static [E, ...] with E = ")
+             << getNumExperts() << ", got " << result;
+    yields.push_back(RankedTensorType::get(result.getShape().drop_front(),
+                                           result.getElementType()));
+  }
   if (yield.getOperandTypes() != TypeRange(yields))
     return yield.emitOpError("expected to yield (")
            << yields << "), got (" << yield.getOperandTypes() << ")";
@@ -144,9 +173,15 @@ LogicalResult
 ExpertOp::reifyResultShapes(OpBuilder &builder,
                             ReifiedRankedShapedTypeDims &reified) {
   Value rows = getRows().front();
-  for (Type type : getResultTypes()) {
+  for (auto [i, type] : llvm::enumerate(getResultTypes())) {
     auto result = cast<RankedTensorType>(type);
     SmallVector<OpFoldResult> dims;
+    if (isSum(i)) {
+      for (int64_t size : result.getShape())
+        dims.push_back(builder.getIndexAttr(size));
+      reified.push_back(dims);
+      continue;
+    }
     for (int64_t d = 0; d + 1 < result.getRank(); ++d)
       dims.push_back(result.isDynamicDim(d)
                          ? getDim(builder, getLoc(), rows, d)
@@ -163,8 +198,12 @@ ExpertOp::reifyResultShapes(OpBuilder &builder,
 // GroupedMatmulOp
 //===----------------------------------------------------------------------===//
 
-ShapedType GroupedMatmulOp::getResultType() {
-  return getDestinationType(*this, getOuts(), 0);
+ShapedType GroupedMatmulOp::getResultType(unsigned i) {
+  return getDestinationType(*this, getOuts(), i);
+}
+
+unsigned GroupedMatmulOp::getNumDestinations() {
+  return std::max<unsigned>(getNumResults(), getOuts().size());
 }
 
 bool GroupedMatmulOp::isPadded() {
@@ -266,10 +305,12 @@ static LogicalResult verifyEpilogue(GroupedMatmulOp op) {
             inner.getDialect()))
       return inner.emitOpError("expected only arith and math in an epilogue");
   auto yield = cast<YieldOp>(block.getTerminator());
-  Type element = op.getResultType().getElementType();
-  if (yield.getOperandTypes() != TypeRange(element))
-    return yield.emitOpError("expected to yield ")
-           << element << ", got (" << yield.getOperandTypes() << ")";
+  SmallVector<Type> elements;
+  for (unsigned i = 0; i < op.getNumDestinations(); ++i)
+    elements.push_back(op.getResultType(i).getElementType());
+  if (yield.getOperandTypes() != TypeRange(elements))
+    return yield.emitOpError("expected to yield (")
+           << elements << "), got (" << yield.getOperandTypes() << ")";
   return success();
 }
 
@@ -293,7 +334,13 @@ static LogicalResult verifyContractionMode(GroupedMatmulOp op) {
 }
 
 LogicalResult GroupedMatmulOp::verify() {
-  if (failed(verifyForm(*this, getOuts(), 1, 1)))
+  // grouped_c8
+  unsigned destinations = getNumDestinations();
+  if (destinations == 0 || (getContraction() && destinations != 1))
+    return emitOpError("expected ")
+           << (getContraction() ? "one result" : "at least one result")
+           << ", got " << destinations;
+  if (failed(verifyForm(*this, getOuts(), destinations, destinations)))
     return failure();
   // grouped_c1
   if (getRows().empty())
@@ -308,10 +355,11 @@ LogicalResult GroupedMatmulOp::verify() {
         return emitOpError("expected rows, weights and bias all of f64 or "
                            "none, got ")
                << getRows().front().getType() << " and " << operand.getType();
-  if (!isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
-          getResultType().getElementType()))
-    return emitOpError("expected a result of f16, bf16, f32 or f64, got ")
-           << getResultType();
+  for (unsigned i = 0; i < destinations; ++i)
+    if (!isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(
+            getResultType(i).getElementType()))
+      return emitOpError("expected a result of f16, bf16, f32 or f64, got ")
+             << getResultType(i);
   if (getContraction())
     return verifyContractionMode(*this);
   // grouped_c1
@@ -371,8 +419,9 @@ LogicalResult GroupedMatmulOp::verify() {
     resultShape[0] = gather.getDimSize(0);
   }
   resultShape.push_back(n);
-  if (failed(verifyShape(*this, "result", result, resultShape)))
-    return failure();
+  for (unsigned i = 0; i < destinations; ++i)
+    if (failed(verifyShape(*this, "result", getResultType(i), resultShape)))
+      return failure();
   // grouped_c3
   if (!getBias().empty() && getBias().size() != getWeights().size())
     return emitOpError("expected no bias or one per weight, got ")
@@ -422,11 +471,14 @@ GroupedMatmulOp::reifyResultShapes(OpBuilder &builder,
     dims.push_back(getDim(builder, loc, getWeights().front(),
                           getLayout() == WeightLayout::NK ? 1 : 2));
   // A static result dim wins over a value of the operands.
-  ShapedType result = getResultType();
-  for (auto [d, dim] : llvm::enumerate(dims))
-    if (!result.isDynamicDim(d))
-      dim = builder.getIndexAttr(result.getDimSize(d));
-  reified.push_back(dims);
+  for (unsigned i = 0; i < getNumDestinations(); ++i) {
+    ShapedType result = getResultType(i);
+    SmallVector<OpFoldResult> sizes(dims);
+    for (auto [d, size] : llvm::enumerate(sizes))
+      if (!result.isDynamicDim(d))
+        size = builder.getIndexAttr(result.getDimSize(d));
+    reified.push_back(sizes);
+  }
   return success();
 }
 

@@ -92,6 +92,27 @@ Operation *MoEDialect::materializeConstant(OpBuilder &builder, Attribute value,
   return arith::ConstantOp::materialize(builder, value, type, loc);
 }
 
+/// What an entry says of its gradients.
+static LogicalResult verifyBackward(Operation *op, NamedAttribute attribute) {
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function && !isa<VariantsOp>(op))
+    return op->emitOpError("expected '")
+           << attribute.getName().getValue() << "' on a function only";
+  if (attribute.getName() == kBackwardAttrName) {
+    if (isa<FlatSymbolRefAttr>(attribute.getValue()))
+      return success();
+    return op->emitOpError("expected a function's name as '")
+           << kBackwardAttrName << "', got " << attribute.getValue();
+  }
+  auto count = dyn_cast<IntegerAttr>(attribute.getValue());
+  if (count && count.getType().isInteger(64) && count.getInt() >= 0 &&
+      (!function || count.getInt() <= function.getNumResults()))
+    return success();
+  return op->emitOpError("expected an i64 of 0 or more, and not more than "
+                         "there are results, as '")
+         << kResidualsAttrName << "', got " << attribute.getValue();
+}
+
 LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
                                                    NamedAttribute attribute) {
   StringRef name = attribute.getName();
@@ -115,10 +136,12 @@ LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
              << name << "', got " << attribute.getValue();
     return success();
   }
+  if (name == kBackwardAttrName || name == kResidualsAttrName)
+    return verifyBackward(op, attribute);
   // Notes that passes leave for each other.
   if (llvm::is_contained({"moe.abi", "moe.cost", "moe.flops_per_token",
                           "moe.kind", "moe.layers", "moe.numerics", "moe.ranks",
-                          "moe.schedule", "moe.variant"},
+                          "moe.schedule", "moe.update", "moe.variant"},
                          name))
     return success();
   return op->emitOpError("expected no attribute '") << name << "' on an op";

@@ -3,17 +3,20 @@
 
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
+#include "LinearSums.h"
+
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace mlir::moe;
+using namespace mlir::moe::detail;
 
 namespace {
 
 /// Follows the dimension that counts rows through a body. The only facts kept:
-/// which dim of a tensor is the row dim, and which index values are the number
-/// of rows.
+/// which dim of a tensor is the row dim, which index values are the number of
+/// rows, and which tensors are sums over rows.
 class RowTracker {
 public:
   explicit RowTracker(Block &body, unsigned numRowArgs) {
@@ -31,8 +34,10 @@ public:
       return visitDim(dim);
     if (auto empty = dyn_cast<tensor::EmptyOp>(op))
       return visitEmpty(empty);
-    if (!touchesRows(op))
-      return success();
+    if (!touches(op, [&](Value value) { return isOfRows(value); }))
+      return touches(op, [&](Value value) { return sums.contains(value); })
+                 ? visitSum(op)
+                 : success();
     if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
       return visitLinalg(linalgOp);
     if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
@@ -51,23 +56,30 @@ public:
   }
 
 private:
-  bool usesRows(Operation &op) {
-    return llvm::any_of(op.getOperands(), [&](Value operand) {
-      return rowDims.contains(operand) || rowCounts.contains(operand);
-    });
+  bool isOfRows(Value value) {
+    return rowDims.contains(value) || rowCounts.contains(value);
   }
 
-  bool touchesRows(Operation &op) {
+  /// Whether `op` or an op inside it reads a value that `test` accepts.
+  static bool touches(Operation &op, llvm::function_ref<bool(Value)> test) {
     return op
         .walk([&](Operation *inner) {
-          return usesRows(*inner) ? WalkResult::interrupt()
-                                  : WalkResult::advance();
+          return llvm::any_of(inner->getOperands(), test)
+                     ? WalkResult::interrupt()
+                     : WalkResult::advance();
         })
         .wasInterrupted();
   }
 
   LogicalResult visitYield(YieldOp yield) {
     for (auto [i, value] : llvm::enumerate(yield.getOperands())) {
+      auto type = dyn_cast<RankedTensorType>(value.getType());
+      if (type && type.hasStaticShape()) {
+        if (!isSumOrZero(value))
+          return yield.emitOpError("expected a sum over rows as operand #")
+                 << i << " of an expert's yield, of static shape";
+        continue;
+      }
       auto it = rowDims.find(value);
       if (it == rowDims.end() || it->second != 0)
         return yield.emitOpError("expected one row per row as operand #")
@@ -104,13 +116,16 @@ private:
 
   LogicalResult visitLinalg(linalg::LinalgOp op) {
     // A body that reads rows by itself (tensor.extract) may read any row.
-    WalkResult captures = op->walk([&](Operation *inner) {
-      return inner != op.getOperation() && usesRows(*inner)
-                 ? WalkResult::interrupt()
-                 : WalkResult::advance();
-    });
-    if (captures.wasInterrupted())
-      return op.emitOpError("expected rows as operands, not inside the body");
+    for (Operation &inner : *op.getBlock())
+      if (touches(inner, [&](Value value) {
+            return isOfRows(value) || sums.contains(value);
+          }))
+        return op.emitOpError("expected rows as operands, not inside the body");
+    for (OpOperand *input : op.getDpsInputOperands())
+      if (sums.contains(input->get()))
+        return op.emitOpError("expected no sum over rows beside rows, got "
+                              "one as operand #")
+               << input->getOperandNumber();
     std::optional<unsigned> loop;
     for (OpOperand &operand : op->getOpOperands()) {
       if (rowCounts.contains(operand.get()))
@@ -128,9 +143,8 @@ private:
                << operand.getOperandNumber() << " does not";
       loop = dim.getPosition();
     }
-    if (op.getIteratorTypesArray()[*loop] != utils::IteratorType::parallel)
-      return op.emitOpError("expected the rows' loop to be parallel, it is a "
-                            "reduction over rows");
+    bool reduces =
+        op.getIteratorTypesArray()[*loop] != utils::IteratorType::parallel;
     for (OpOperand &operand : op->getOpOperands())
       if (!rowDims.contains(operand.get()) &&
           op.getMatchingIndexingMap(&operand).isFunctionOfDim(*loop))
@@ -143,6 +157,8 @@ private:
     });
     if (indexes.wasInterrupted())
       return op.emitOpError("expected no linalg.index of the rows' loop");
+    if (reduces)
+      return visitReduction(op);
     for (auto [i, result] : llvm::enumerate(op->getResults())) {
       AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(i));
       std::optional<unsigned> position =
@@ -152,6 +168,43 @@ private:
       rowDims[result] = *position;
     }
     return success();
+  }
+
+  /// A reduction over rows adds to zeros or to another sum.
+  LogicalResult visitReduction(linalg::LinalgOp op) {
+    for (auto [i, init] : llvm::enumerate(op.getDpsInitsMutable())) {
+      if (!isSumOrZero(init.get()))
+        return op.emitOpError("expected a reduction over rows to begin with "
+                              "zeros or a sum over rows, operand #")
+               << init.getOperandNumber() << " is neither";
+      if (!addsToAccumulator(op, i))
+        return op.emitOpError("expected a reduction over rows to add to its "
+                              "accumulator, result #")
+               << i << " does not";
+    }
+    return keepSums(*op.getOperation());
+  }
+
+  /// An op on sums and on what does not depend on rows.
+  LogicalResult visitSum(Operation &op) {
+    if (!isLinear(op, [&](Value value) { return isSumOrZero(value); }))
+      return op.emitOpError("expected an op that is linear in sums over rows");
+    return keepSums(op);
+  }
+
+  LogicalResult keepSums(Operation &op) {
+    for (Value result : op.getResults()) {
+      auto type = dyn_cast<RankedTensorType>(result.getType());
+      if (!type || !type.hasStaticShape())
+        return op.emitOpError("expected sums over rows of static shape, got ")
+               << result.getType();
+      sums.insert(result);
+    }
+    return success();
+  }
+
+  bool isSumOrZero(Value value) {
+    return sums.contains(value) || isZeroTensor(value);
   }
 
   LogicalResult visitSlice(tensor::ExtractSliceOp slice) {
@@ -219,6 +272,8 @@ private:
   llvm::DenseMap<Value, int64_t> rowDims;
   /// Index values that are the number of rows.
   llvm::DenseSet<Value> rowCounts;
+  /// Tensors that hold sums over rows.
+  llvm::DenseSet<Value> sums;
 };
 
 } // namespace

@@ -23,6 +23,11 @@ LogicalResult verifyShape(Operation *op, StringRef what, ShapedType type,
 LogicalResult verifyForm(Operation *op, ValueRange outs, unsigned numDest,
                          unsigned numResults);
 
+/// Checks that `whole` is what `moe.gather_weights` makes of `shards`.
+LogicalResult verifyShards(Operation *op, ShapedType shards, ShapedType whole,
+                           std::optional<uint64_t> dim, int64_t parts,
+                           PlacementAttr placement);
+
 /// Adds the effects of a compute op: reads of memref operands, writes of
 /// `outs`.
 void addEffects(

@@ -53,6 +53,30 @@ static Columns getPart(ParamAttr param, int64_t size) {
   return {param.getPart() * size, 1, size};
 }
 
+/// Where each element of a slice stands, as numbers, so that what knows only
+/// the manifest can find it.
+static DictionaryAttr describeForm(Builder &builder, ParamAttr param,
+                                   const ParameterShape &shape,
+                                   const Packing &packing) {
+  auto columns = [&](Columns kept) {
+    return builder.getDenseI64ArrayAttr({kept.offset, kept.stride, kept.size});
+  };
+  const PanelForm &form = packing.form;
+  bool nk = packing.layout == WeightLayout::NK;
+  SmallVector<NamedAttribute> fields{
+      {"second", columns(packing.second)},
+      {"width", builder.getI64IntegerAttr(form.width)},
+      {"pairs", builder.getBoolAttr(form.pairs)},
+      {"first_is_n", builder.getBoolAttr(nk)},
+      {"blocks_n", builder.getI64IntegerAttr(form.blocksOfN)},
+      {"blocks_k", builder.getI64IntegerAttr(form.blocksOfK)},
+      {"transpose", builder.getBoolAttr(param.getTranspose())},
+      {"part", columns(getPart(param, shape.slice.front()))}};
+  if (shape.slice.size() == 2)
+    fields.emplace_back("first", columns(packing.first));
+  return builder.getDictionaryAttr(fields);
+}
+
 DictionaryAttr PackFunctions::getPacking(Location loc, ParamAttr param,
                                          const ParameterShape &shape,
                                          const Packing &packing) {
@@ -86,7 +110,8 @@ DictionaryAttr PackFunctions::getPacking(Location loc, ParamAttr param,
   }
   Builder builder(module.getContext());
   return builder.getDictionaryAttr(
-      {{"function", FlatSymbolRefAttr::get(it->function)},
+      {{"form", describeForm(builder, param, shape, packing)},
+       {"function", FlatSymbolRefAttr::get(it->function)},
        {"logical", TypeAttr::get(shape.logical)},
        {"slices", builder.getI64IntegerAttr(shape.slices)},
        {"source", TypeAttr::get(source)}});

@@ -225,11 +225,15 @@ void mlir::moe::registerBufferizableOpInterfaceExternalModels(
     SourcesOp::attachInterface<ComputeOpModel<SourcesOp>>(*context);
     GroupedMatmulOp::attachInterface<ComputeOpModel<GroupedMatmulOp>>(*context);
     PackOp::attachInterface<ComputeOpModel<PackOp>>(*context);
+    GateGradientOp::attachInterface<ComputeOpModel<GateGradientOp>>(*context);
+    PairDotOp::attachInterface<ComputeOpModel<PairDotOp>>(*context);
     AllGatherOp::attachInterface<ComputeOpModel<AllGatherOp>>(*context);
     GatherCountsOp::attachInterface<ComputeOpModel<GatherCountsOp>>(*context);
     SlotShardsOp::attachInterface<ComputeOpModel<SlotShardsOp>>(*context);
     ReceiveSizesOp::attachInterface<ReceiveSizesOpModel>(*context);
     ExchangeOp::attachInterface<ExchangeOpModel>(*context);
     GatherWeightsOp::attachInterface<ComputeOpModel<GatherWeightsOp>>(*context);
+    AllReduceOp::attachInterface<ComputeOpModel<AllReduceOp>>(*context);
+    ReduceWeightsOp::attachInterface<ComputeOpModel<ReduceWeightsOp>>(*context);
   });
 }

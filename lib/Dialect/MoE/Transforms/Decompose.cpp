@@ -48,10 +48,12 @@ struct DecomposePass : public moe::impl::DecomposePassBase<DecomposePass> {
     for (Operation *op : ops) {
       rewriter.setInsertionPoint(op);
       llvm::TypeSwitch<Operation *>(op)
-          .Case<GateOp, CountOp, CapacityOp, AssignOp, NoiseOp, DispatchOp,
-                CombineOp, SourcesOp, GroupedMatmulOp, PackOp>(
+          .Case<GateOp, CountOp, CapacityOp, AssignOp, NoiseOp, LossOp,
+                DispatchOp, CombineOp, SourcesOp, GroupedMatmulOp, PackOp,
+                GateGradientOp, PairDotOp>(
               [&](auto typed) { decompose(rewriter, typed); })
-          .Case([&](ExpertOp expert) { lowerExpertToLoops(rewriter, expert); });
+          .Case([&](ExpertOp expert) { lowerExpertToLoops(rewriter, expert); })
+          .Case([&](ReplicateOp op) { rewriter.replaceOp(op, op.getValue()); });
     }
     orderContractions(rewriter, getOperation());
   }

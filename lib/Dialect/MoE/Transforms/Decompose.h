@@ -18,11 +18,14 @@ void decompose(RewriterBase &rewriter, CountOp op);
 void decompose(RewriterBase &rewriter, CapacityOp op);
 void decompose(RewriterBase &rewriter, AssignOp op);
 void decompose(RewriterBase &rewriter, NoiseOp op);
+void decompose(RewriterBase &rewriter, LossOp op);
 void decompose(RewriterBase &rewriter, DispatchOp op);
 void decompose(RewriterBase &rewriter, CombineOp op);
 void decompose(RewriterBase &rewriter, SourcesOp op);
 void decompose(RewriterBase &rewriter, GroupedMatmulOp op);
 void decompose(RewriterBase &rewriter, PackOp op);
+void decompose(RewriterBase &rewriter, GateGradientOp op);
+void decompose(RewriterBase &rewriter, PairDotOp op);
 
 } // namespace mlir::moe::detail
 

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/BitVector.h"
 
 using namespace mlir;
 using namespace mlir::moe;
@@ -107,6 +108,9 @@ void mlir::moe::lowerExpertToLoops(RewriterBase &rewriter, ExpertOp op) {
   Values outs;
   for (auto [type, shape] : llvm::zip(op.getResultTypes(), shapes))
     outs.push_back(b.castTo(b.empty(shape, getElementTypeOrSelf(type)), type));
+  llvm::BitVector sums(op.getNumResults());
+  for (unsigned i = 0; i < op.getNumResults(); ++i)
+    sums[i] = op.isSum(i);
   Values results = forEachGroup(
       b, op.getSizes(), op.isPadded(), outs,
       [&](const Group &group, ValueRange carried) {
@@ -121,8 +125,14 @@ void mlir::moe::lowerExpertToLoops(RewriterBase &rewriter, ExpertOp op) {
                                    b.getInsertionPoint(), args);
         auto yield = cast<YieldOp>(*std::prev(b.getInsertionPoint()));
         Values next;
-        for (auto [rows, out] : llvm::zip(yield.getOperands(), carried))
-          next.push_back(group.insert(rows, out));
+        for (auto [i, value] : llvm::enumerate(yield.getOperands())) {
+          if (!sums[i]) {
+            next.push_back(group.insert(value, carried[i]));
+            continue;
+          }
+          auto [offsets, sizes] = expertBounds(b, carried[i], group.expert);
+          next.push_back(b.insertSlice(value, carried[i], offsets, sizes));
+        }
         rewriter.eraseOp(yield);
         return next;
       });
@@ -225,9 +235,9 @@ static Value initialSums(DecomposeBuilder &b, GroupedMatmulOp op, unsigned i,
 }
 
 /// Elementwise epilogue on the sums of one group.
-static Value applyEpilogue(RewriterBase &rewriter, DecomposeBuilder &b,
-                           GroupedMatmulOp op, const Group &group,
-                           ArrayRef<Value> sums, OpFoldResult columns) {
+static Values applyEpilogue(RewriterBase &rewriter, DecomposeBuilder &b,
+                            GroupedMatmulOp op, const Group &group,
+                            ArrayRef<Value> sums, OpFoldResult columns) {
   SmallVector<DecomposeBuilder::Access> ins;
   for (Value sum : sums)
     ins.push_back({sum, {0, 1}});
@@ -237,16 +247,20 @@ static Value applyEpilogue(RewriterBase &rewriter, DecomposeBuilder &b,
     ins.push_back({group.of(elements), {0, 1}});
   for (Value scalars : op.getScalars())
     ins.push_back({group.of(scalars), {0}});
-  Value out =
-      b.empty({group.size, columns}, op.getResultType().getElementType());
-  return b.generic("pp", ins, {{out, {0, 1}}}, [&](ValueRange args) {
+  SmallVector<DecomposeBuilder::Access> outs;
+  for (unsigned i = 0; i < op.getNumResults(); ++i)
+    outs.push_back(
+        {b.empty({group.size, columns}, op.getResultType(i).getElementType()),
+         {0, 1}});
+  return b.generic("pp", ins, outs, [&](ValueRange args) {
     rewriter.inlineBlockBefore(&op.getEpilogue().front(), b.getInsertionBlock(),
-                               b.getInsertionPoint(), args.drop_back());
+                               b.getInsertionPoint(),
+                               args.drop_back(outs.size()));
     auto yield = cast<YieldOp>(*std::prev(b.getInsertionPoint()));
     Values results(yield.getOperands());
     rewriter.eraseOp(yield);
     return results;
-  })[0];
+  });
 }
 
 /// fma(a, b, sum) in the type of the sum.
@@ -340,23 +354,26 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, GroupedMatmulOp op) {
   LogicalResult reified = op.reifyResultShapes(b, shapes);
   assert(succeeded(reified));
   (void)reified;
-  Type type = op->getResult(0).getType();
-  Value out = b.castTo(b.empty(shapes[0], getElementTypeOrSelf(type)), type);
+  Values outs;
+  for (auto [type, shape] : llvm::zip(op.getResultTypes(), shapes))
+    outs.push_back(b.castTo(b.empty(shape, getElementTypeOrSelf(type)), type));
   if (op.getContraction()) {
-    rewriter.replaceOp(op, contractRows(b, op, out));
+    rewriter.replaceOp(op, contractRows(b, op, outs));
     return;
   }
   OpFoldResult columns = shapes[0].back();
   Values results =
-      forEachGroup(b, op.getSizes(), op.isPadded(), out,
+      forEachGroup(b, op.getSizes(), op.isPadded(), outs,
                    [&](const Group &group, ValueRange carried) {
                      Value rows = productRows(b, op, group);
                      Values sums;
                      for (unsigned i = 0; i < op.getWeights().size(); ++i)
                        sums.push_back(multiply(b, op, i, group, rows, columns));
-                     Value result =
+                     Values next =
                          applyEpilogue(rewriter, b, op, group, sums, columns);
-                     return Values{group.insert(result, carried[0])};
+                     for (auto [value, out] : llvm::zip(next, carried))
+                       value = group.insert(value, out);
+                     return next;
                    });
   rewriter.replaceOp(op, results);
 }

@@ -2,7 +2,7 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Decompose.h"
-#include "DecomposeBuilder.h"
+#include "DecomposeScores.h"
 #include "DecomposeSort.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -19,13 +19,13 @@ namespace {
 
 /// The steps of docs/routing.md, in their order. Matrices are [T, E] before
 /// the selection and [T, K] after it.
-class GateBuilder {
+class GateBuilder : ScoreBuilder {
 public:
   GateBuilder(RewriterBase &rewriter, GateOp op)
-      : b(rewriter, op), op(op), router(op.getRouter()),
-        real(op.getWeightsType().getElementType()), experts(op.getNumExperts()),
-        choices(op.getNumChoices()), zero(b.index(0)),
-        rows(b.size(op.getLogits(), 0)), tokens(b.dim(op.getLogits(), 0)) {}
+      : ScoreBuilder(rewriter, op, op.getRouter(), op.getLogits(),
+                     op.getWeightsType().getElementType()),
+        op(op), experts(op.getNumExperts()), choices(op.getNumChoices()),
+        zero(b.index(0)), tokens(b.dim(op.getLogits(), 0)) {}
 
   Values build();
 
@@ -35,11 +35,6 @@ private:
     Value ids, weights;
   };
 
-  Value sanitize(Value value);
-  Value sanitizedLogits();
-  Value score(Value logit);
-  /// Scores of `logits [T, columns]`.
-  Value scores(Value logits, int64_t columns);
   Value keys(Value logits, Value scores);
   Value maskGroups(Value keys);
   Value groupScores(Value grouped);
@@ -48,16 +43,9 @@ private:
   Selection replay(Value logits, Value values);
   Selection chooseTokens(Value keys, Value scores);
   Selection applyThreshold(Selection selection);
-  Value normalize(Value weights);
   Selection sampleSecond(Selection selection);
   Selection applyMask(Selection selection);
 
-  Value minusInfinity() { return b.infinity(real, /*negative=*/true); }
-  Value isMinusInfinity(Value value) {
-    return b.compare(CmpFPredicate::OEQ, value, minusInfinity());
-  }
-  Sizes shape(int64_t columns) { return {rows, b.getIndexAttr(columns)}; }
-  Value matrix(int64_t columns) { return b.empty(shape(columns), real); }
   /// Neither ids nor weights: what an unused choice holds.
   Selection nothing(Value weight) {
     return {b.filled(shape(choices), b.i32(-1)),
@@ -78,87 +66,17 @@ private:
                    ArrayRef<DecomposeBuilder::Access> others,
                    llvm::function_ref<Value(ValueRange)> keep);
 
-  DecomposeBuilder b;
   GateOp op;
-  RouterAttr router;
-  Type real;
   int64_t experts, choices;
   Value zero;
-  OpFoldResult rows;
   Value tokens;
 };
 
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Scores
+// Keys
 //===----------------------------------------------------------------------===//
-
-/// NaN becomes -inf and +inf the largest finite value.
-Value GateBuilder::sanitize(Value value) {
-  const llvm::fltSemantics &semantics =
-      cast<FloatType>(real).getFloatSemantics();
-  Value largest = arith::ConstantOp::create(
-      b, b.getFloatAttr(real, APFloat::getLargest(semantics)));
-  value = b.select(b.isNaN(value), minusInfinity(), value);
-  return b.min(value, largest);
-}
-
-Value GateBuilder::sanitizedLogits() {
-  return b.map(op.getLogits(), matrix(experts), [&](ValueRange args) {
-    return sanitize(b.toReal(args[0], real));
-  });
-}
-
-Value GateBuilder::score(Value logit) {
-  switch (router.getScore()) {
-  case Score::Sigmoid: {
-    Value one = b.real(real, 1);
-    Value exp = math::ExpOp::create(b, arith::NegFOp::create(b, logit));
-    return arith::DivFOp::create(b, one, b.add(one, exp));
-  }
-  case Score::SqrtSoftplus: {
-    Value magnitude = math::AbsFOp::create(b, logit);
-    Value exp = math::ExpOp::create(b, arith::NegFOp::create(b, magnitude));
-    Value tail = math::Log1pOp::create(b, exp);
-    return math::SqrtOp::create(b, b.add(b.max(logit, b.real(real, 0)), tail));
-  }
-  case Score::Identity:
-  case Score::Softmax:
-    return logit;
-  }
-  llvm_unreachable("covered switch");
-}
-
-Value GateBuilder::scores(Value logits, int64_t columns) {
-  if (router.getScore() != Score::Softmax)
-    return b.map(logits, matrix(columns),
-                 [&](ValueRange args) { return score(args[0]); });
-  Value top = b.generic(
-      "pr", {{logits, {0, 1}}}, {{b.filled({rows}, minusInfinity()), {0}}},
-      [&](ValueRange args) { return Values{b.max(args[0], args[1])}; })[0];
-  // A row of -inf alone has the scores 0.
-  Value exps = b.generic(
-      "pp", {{logits, {0, 1}}, {top, {0}}}, {{matrix(columns), {0, 1}}},
-      [&](ValueRange args) {
-        Value exp = math::ExpOp::create(b, b.sub(args[0], args[1]));
-        return Values{b.select(isMinusInfinity(args[1]), b.real(real, 0), exp)};
-      })[0];
-  Value sums = b.generic("pr", {{exps, {0, 1}}},
-                         {{b.filled({rows}, b.real(b.getF64Type(), 0)), {0}}},
-                         [&](ValueRange args) {
-                           Value exp = b.toReal(args[0], b.getF64Type());
-                           return Values{b.add(args[1], exp)};
-                         })[0];
-  return b.generic("pp", {{exps, {0, 1}}, {sums, {0}}},
-                   {{matrix(columns), {0, 1}}}, [&](ValueRange args) {
-                     Value sum = b.toReal(args[1], real),
-                           none = b.real(real, 0);
-                     Value isZero = b.compare(CmpFPredicate::OEQ, sum, none);
-                     Value quotient = arith::DivFOp::create(b, args[0], sum);
-                     return Values{b.select(isZero, none, quotient)};
-                   })[0];
-}
 
 /// What selection goes by: score (or logit) plus bias; -inf for a logit of
 /// -inf, whatever the bias.
@@ -362,29 +280,6 @@ GateBuilder::Selection GateBuilder::applyThreshold(Selection selection) {
   });
 }
 
-/// Divides by the sum of a token's weights; by 0 gives 0.
-Value GateBuilder::normalize(Value weights) {
-  Type f64 = b.getF64Type();
-  Value sums = b.generic(
-      "pr", {{weights, {0, 1}}}, {{b.filled({rows}, b.real(f64, 0)), {0}}},
-      [&](ValueRange args) {
-        return Values{b.add(args[1], b.toReal(args[0], f64))};
-      })[0];
-  Value eps = b.real(f64, router.getEps().convertToDouble());
-  return b.generic(
-      "pp", {{weights, {0, 1}}, {sums, {0}}}, {{matrix(choices), {0, 1}}},
-      [&](ValueRange args) {
-        Value divisor = router.getNormalize() == Normalize::SumPlusEps
-                            ? b.add(args[1], eps)
-                            : b.max(args[1], eps);
-        divisor = b.toReal(divisor, real);
-        Value none = b.real(real, 0);
-        Value isZero = b.compare(CmpFPredicate::OEQ, divisor, none);
-        Value quotient = arith::DivFOp::create(b, args[0], divisor);
-        return Values{b.select(isZero, none, quotient)};
-      })[0];
-}
-
 /// Choice 1 stays if 2 w >= u.
 GateBuilder::Selection GateBuilder::sampleSecond(Selection selection) {
   return filter(selection, {{op.getSample(), {0}}}, [&](ValueRange args) {
@@ -402,7 +297,7 @@ GateBuilder::Selection GateBuilder::applyMask(Selection selection) {
 }
 
 Values GateBuilder::build() {
-  Value logits = sanitizedLogits();
+  Value logits = sanitizedLogits(op.getLogits(), experts);
   Value values = router.getAfterTopK() ? logits : scores(logits, experts);
   Selection selection;
   if (op.getReplay()) {
@@ -419,7 +314,7 @@ Values GateBuilder::build() {
   if (op.getThreshold())
     selection = applyThreshold(selection);
   if (router.getNormalize() != Normalize::None)
-    selection.weights = normalize(selection.weights);
+    selection.weights = normalize(selection.weights, choices).quotients;
   if (op.getSample())
     selection = sampleSecond(selection);
   double scale = router.getScale().convertToDouble();

@@ -2,56 +2,36 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Decompose.h"
-#include "DecomposeBuilder.h"
+#include "DecomposeRows.h"
 
 using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-using arith::CmpIPredicate;
+Sizes TensorRow::offsets() const {
+  if (!isPadded())
+    return {slot, b.getIndexAttr(0)};
+  Value perExpert = b.dim(tensor, 1);
+  Value expert = arith::DivUIOp::create(b, slot, perExpert);
+  Value place = arith::RemUIOp::create(b, slot, perExpert);
+  return {expert, place, b.getIndexAttr(0)};
+}
 
-namespace {
+Sizes TensorRow::sizes() const {
+  Sizes result(isPadded() ? 2 : 1, b.getIndexAttr(1));
+  result.push_back(b.size(tensor, result.size()));
+  return result;
+}
 
-/// A flat row of a `[R, D]` or `[E, P, D]` tensor, as a `[1, D]` slice.
-struct Row {
-  DecomposeBuilder &b;
-  Value tensor, slot;
-
-  bool isPadded() const {
-    return cast<ShapedType>(tensor.getType()).getRank() == 3;
-  }
-  Sizes offsets() const {
-    if (!isPadded())
-      return {slot, b.getIndexAttr(0)};
-    Value perExpert = b.dim(tensor, 1);
-    Value expert = arith::DivUIOp::create(b, slot, perExpert);
-    Value place = arith::RemUIOp::create(b, slot, perExpert);
-    return {expert, place, b.getIndexAttr(0)};
-  }
-  Sizes sizes() const {
-    Sizes result(isPadded() ? 2 : 1, b.getIndexAttr(1));
-    result.push_back(b.size(tensor, result.size()));
-    return result;
-  }
-  Value read() const { return b.slice(tensor, offsets(), sizes(), 2); }
-  Value write(Value row) const {
-    return b.insertSlice(row, tensor, offsets(), sizes());
-  }
-};
-
-} // namespace
-
-/// Runs `body(token, choice, slot, carried)` for every pair with a slot, token
-/// by token in choice order.
-static Value
-forEachSlot(DecomposeBuilder &b, Value slots, Value carried,
-            llvm::function_ref<Value(Value, Value, Value, Value)> body) {
+Value mlir::moe::detail::forEachSlot(
+    DecomposeBuilder &b, Value slots, Value carried,
+    llvm::function_ref<Value(Value, Value, Value, Value)> body) {
   Value zero = b.index(0);
   Value tokens = b.dim(slots, 0), choices = b.dim(slots, 1);
   return b.loop(zero, tokens, carried, [&](Value t, ValueRange outer) {
     return b.loop(zero, choices, outer, [&](Value j, ValueRange inner) {
       Value slot = b.extract(slots, {t, j});
-      Value used = b.compare(CmpIPredicate::sge, slot, b.i32(0));
+      Value used = b.compare(arith::CmpIPredicate::sge, slot, b.i32(0));
       return b.when(used, inner, [&] {
         return Values{body(t, j, b.toIndex(slot), inner[0])};
       });
@@ -70,7 +50,7 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, DispatchOp op) {
   Value out = b.castTo(b.empty(shapes[0], element), type);
   Value rows = forEachSlot(
       b, op.getSlots(), out, [&](Value t, Value j, Value slot, Value rows) {
-        Value row = Row{b, op.getX(), t}.read();
+        Value row = TensorRow{b, op.getX(), t}.read();
         if (op.getWeights()) {
           Value weight = b.extract(op.getWeights(), {t, j});
           Value out = b.empty({b.getIndexAttr(1), b.size(row, 1)}, element);
@@ -79,7 +59,7 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, DispatchOp op) {
             return b.toReal(product, element);
           });
         }
-        return Row{b, rows, slot}.write(row);
+        return TensorRow{b, rows, slot}.write(row);
       });
   rewriter.replaceOp(op, rows);
 }
@@ -98,8 +78,8 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, CombineOp op) {
         Value weight;
         if (op.getWeights())
           weight = b.extract(op.getWeights(), {t, j});
-        Row sum = {b, sums, t};
-        Value row = Row{b, op.getRows(), slot}.read();
+        TensorRow sum = {b, sums, t};
+        Value row = TensorRow{b, op.getRows(), slot}.read();
         return sum.write(b.map(row, sum.read(), [&](ValueRange args) {
           Value value = b.toReal(args[0], wide);
           return weight ? b.fma(weight, value, args[1]) : b.add(args[1], value);

@@ -3,6 +3,8 @@
 
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 
+#include "moira/Dialect/MoE/Utils/Entry.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 
@@ -39,12 +41,15 @@ static LogicalResult exposeGates(func::FuncOp function, ArrayRef<GateOp> gates,
     return function.emitOpError(
         "expected one block, to expose the routing inside");
   Operation *terminator = function.getBody().front().getTerminator();
+  // What is for the way back alone stays last.
+  unsigned position = function.getNumResults();
+  if (auto residuals = function->getAttrOfType<IntegerAttr>(kResidualsAttrName))
+    position -= residuals.getInt();
   for (GateOp gate : gates) {
     for (Value value : {Value(gate.getLogits()), Value(gate->getResult(0))}) {
-      if (failed(function.insertResult(function.getNumResults(),
-                                       value.getType(), {})))
+      if (failed(function.insertResult(position, value.getType(), {})))
         return failure();
-      terminator->insertOperands(terminator->getNumOperands(), value);
+      terminator->insertOperands(position++, value);
     }
     if (!replay || gate.getRouter().getExpertChoice())
       continue;
@@ -77,7 +82,7 @@ private:
   bool isChosen(func::FuncOp candidate) {
     if (candidate.isDeclaration())
       return false;
-    return function.empty() ? candidate.isPublic()
+    return function.empty() ? candidate.isPublic() && !isBackward(candidate)
                             : candidate.getSymName() == function;
   }
 

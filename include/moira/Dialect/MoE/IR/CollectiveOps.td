@@ -221,15 +221,16 @@ def MoE_GatherWeightsOp : MoE_ComputeOp<"gather_weights", [
     grows by the number of shards put together, s or s / r; without it each holder
     has the whole expert, and only dim 0 changes. With `parts` the dim holds that
     many things one after the other, such as a gate and an up projection, and the
-    shards of each are put together. Packed weights are cut in blocks in memory
-    order: after `moe-assign-layouts` every gather has dim 1 and one part, and is a
+    shards of each are put together. Without `dim` and with copies the result is the
+    operand: the op says whose gradients `moe.reduce_weights` adds. Packed weights are
+    cut in blocks in memory order: after `moe-assign-layouts` every gather has dim 1 and one part, and is a
     concatenation.
 
     **Constraints**
     * gather_weights_c1: dim 0 is slots before, E after for copies = 0, slots else.
     * gather_weights_c2: other dims agree, but `dim`, which grows as said and is a
       multiple of `parts`.
-    * gather_weights_c3: without `dim`, copies = 0 and there is one part.
+    * gather_weights_c3: without `dim` there is one part.
 
     ```mlir
     %all = moe.gather_weights %w dim 1

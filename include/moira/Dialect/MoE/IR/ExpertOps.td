@@ -19,10 +19,18 @@ def MoE_ExpertOp : MoE_Op<"expert", [
     For each expert e runs the body on its rows: row operands are sliced by
     group (ragged `[R, D]` or padded `[E, P, D]`; inside: `tensor<?xD>`),
     per-expert operands `[E, ...]` by expert, shared operands come whole. The
-    body yields one row per row. It must treat rows independently: that is what
-    allows padding, pipelining and batch invariance. Bodies use linalg, tensor,
-    arith and math; contractions accumulate in f32 (f64 for f64) and are followed
-    by an explicit truncf.
+    body yields one row per row, `tensor<?xN>`, or *sums* over its rows, tensors of
+    a static shape `[S..]`, which give a result `[E, S..]`; those of an empty group
+    are exactly 0. It must treat rows independently: that is what allows padding,
+    pipelining and batch invariance. Bodies use linalg, tensor, arith and math;
+    contractions accumulate in f32 (f64 for f64) and are followed by an explicit
+    truncf.
+
+    A sum begins with a linalg op whose reduction loop runs over the rows and
+    whose body adds to the accumulator, from zeros or from another sum; what is
+    done to it then is linear: conversions, sums and differences of sums,
+    negation, multiplication or division by what depends on neither rows nor
+    sums, transposes, slices and reshapes. It does not come back to the rows.
 
     **Constraints**
     * expert_c1: at least one row operand; all are ragged or all padded.
@@ -30,8 +38,10 @@ def MoE_ExpertOp : MoE_Op<"expert", [
     * expert_c3: block arguments: `tensor<?xD>` per row operand, the slice per
       per-expert operand, the type itself per shared operand.
     * expert_c4: as many yields as results, `tensor<?xN>` for a result `[R, N]`
-      or `[E, P, N]` with the row operands' R, or E and P, and static N.
-    * expert_c5: the body treats rows independently and has no side effects.
+      or `[E, P, N]` with the row operands' R, or E and P, and static N;
+      `tensor<S..>` of a static shape for a result `[E, S..]`.
+    * expert_c5: the body treats rows independently, sums over them as said above
+      and has no side effects.
     * expert_c6: contractions of f16 or bf16 have f32 outs.
 
     ```mlir
@@ -73,6 +83,11 @@ def MoE_ExpertOp : MoE_Op<"expert", [
     ::llvm::MutableArrayRef<::mlir::BlockArgument> getRowArgs();
     ::llvm::MutableArrayRef<::mlir::BlockArgument> getPerExpertArgs();
     ::llvm::MutableArrayRef<::mlir::BlockArgument> getSharedArgs();
+    /// Whether result `i` holds sums over an expert's rows, `[E, ...]`, and not
+    /// a row per row.
+    bool isSum(unsigned i);
+    /// Whether any result does.
+    bool hasSums();
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
@@ -105,8 +120,8 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     and column n
 
         acc_i = bias_i[e, n] + sum over k of rows[r, k] * weights_i[e][n, k]
-        result[r, n] = epilogue(acc_0.., vectors[e, n].., elements[r, n]..,
-                                scalars[r]..)
+        result.. [r, n] = epilogue(acc_0.., vectors[e, n].., elements[r, n]..,
+                                   scalars[r]..)
 
     one FMA chain in increasing k in f32 (f64 for f64), starting from the bias or
     0. With `gather`, row r of the product reads `rows[gather[r]]`; a negative
@@ -138,11 +153,13 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
       `elements` shaped as the result; `scalars [R]` or `[E, P]`.
     * grouped_c4: the epilogue takes one accumulator (f32, f64 for f64) per
       weight, then one element per vector, element and scalar operand, yields
-      one value of the result's element type, and uses arith and math only.
+      one value per result, of its element type, and uses arith and math only.
     * grouped_c5: `gather` is `[R]`, mode `rows` and ragged only.
     * grouped_c7: `hidden` goes with mode `rows` and a static dimension.
-    * grouped_c6: the result is of f16, bf16, f32 or f64; rows, weights and bias
+    * grouped_c6: results are of f16, bf16, f32 or f64; rows, weights and bias
       are of f64 all or none.
+    * grouped_c8: at least one result; all are of one shape; mode `contraction` has
+      one.
 
     ```mlir
     %h = moe.grouped_matmul rows(%x : tensor<?x8xf32>)
@@ -184,7 +201,10 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     (`->` type($results)^)? attr-dict-with-keyword $epilogue
   }];
   let extraClassDeclaration = [{
-    ::mlir::ShapedType getResultType();
+    /// The type of result `i`, a tensor or the destination's memref.
+    ::mlir::ShapedType getResultType(unsigned i = 0);
+    /// Results, or destinations in buffer form.
+    unsigned getNumDestinations();
     bool isPadded();
     int64_t getNumExperts();
     /// Columns of the result, and the contracted dimension of mode `rows`.

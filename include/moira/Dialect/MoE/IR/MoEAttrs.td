@@ -69,6 +69,18 @@ def MoE_Direction : MoE_Enum<"Direction", "where an exchange brings rows", [
   I32EnumAttrCase<"ToExperts", 0, "to_experts">,
   I32EnumAttrCase<"ToTokens", 1, "to_tokens">]>;
 
+def MoE_LossKind : MoE_Enum<"LossKind", "auxiliary loss of a router", [
+  I32EnumAttrCase<"GShard", 0, "gshard">,
+  I32EnumAttrCase<"Switch", 1, "switch">,
+  I32EnumAttrCase<"LoadImportance", 2, "load_importance">,
+  I32EnumAttrCase<"Z", 3, "z">,
+  I32EnumAttrCase<"Sequence", 4, "sequence">]>;
+
+def MoE_LossScope : MoE_Enum<"LossScope", "tokens that a loss puts together", [
+  I32EnumAttrCase<"Rank", 0, "rank">,
+  I32EnumAttrCase<"Block", 1, "block">,
+  I32EnumAttrCase<"Global", 2, "global">]>;
+
 // The fusions that can be switched off, by the names that options take.
 def MoE_Fusions : I32BitEnumAttr<"Fusions", "work that kernels take over", [
   I32BitEnumCaseBit<"Gather", 0, "gather">,
@@ -91,6 +103,9 @@ def MoE_WeightLayoutAttr : MoE_EnumAttr<MoE_WeightLayout, "weight_layout">;
 def MoE_RowClassAttr : MoE_EnumAttr<MoE_RowClass, "row_class">;
 def MoE_ScheduleAttr : MoE_EnumAttr<MoE_Schedule, "schedule">;
 def MoE_DirectionAttr : MoE_EnumAttr<MoE_Direction, "direction">;
+def MoE_LossKindAttr : MoE_EnumAttr<MoE_LossKind, "loss_kind">;
+def MoE_LossScopeAttr : MoE_EnumAttr<MoE_LossScope, "loss_scope">;
+def MoE_ScoreAttr : MoE_EnumAttr<MoE_Score, "score">;
 
 //===----------------------------------------------------------------------===//
 // Attributes

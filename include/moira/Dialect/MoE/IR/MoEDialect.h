@@ -54,6 +54,16 @@ inline constexpr llvm::StringLiteral kPackingAttrName = "moe.packing";
 /// plain chains of fused multiply-adds; the manifest names it.
 inline constexpr llvm::StringLiteral kNumericsAttrName = "moe.numerics";
 
+/// Attributes of an entry that has a way back (docs/gradients.md): the function
+/// that computes gradients (FlatSymbolRefAttr), and how many of the entry's
+/// results, the last ones, are for it alone (I64).
+inline constexpr llvm::StringLiteral kBackwardAttrName = "moe.backward";
+inline constexpr llvm::StringLiteral kResidualsAttrName = "moe.residuals";
+/// Attributes of that function's results: the name of the parameter whose
+/// gradient it is (StringAttr), or the number of the input (I64).
+inline constexpr llvm::StringLiteral kGradientAttrName = "moe.gradient";
+inline constexpr llvm::StringLiteral kGradientOfAttrName = "moe.gradient_of";
+
 /// Attribute of ops of a schedule: which queue of the rank runs the op,
 /// "compute" or "communication" (StringAttr).
 inline constexpr llvm::StringLiteral kQueueAttrName = "moe.queue";

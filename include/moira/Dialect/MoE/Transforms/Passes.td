@@ -37,6 +37,55 @@ def DecomposePass : Pass<"moe-decompose"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def DecomposeSoftmaxPass : Pass<"moe-decompose-softmax"> {
+  let summary = "replace linalg.softmax by what it means";
+  let description = [{
+    Upstream's own decomposition: the maximum along the dimension, exp of the
+    differences to it, their sum, the quotients. It stands behind differentiation,
+    which has a shorter rule for the op as a whole, and before bufferization, which
+    knows no softmax.
+
+    ```mlir
+    %y = linalg.softmax dimension(1) ins(%x : tensor<?x8xf32>)
+        outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+    ```
+    becomes four `linalg.generic`.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def ExpandLossesPass : Pass<"moe-expand-losses"> {
+  let summary = "replace auxiliary losses by their meaning in linalg";
+  let description = [{
+    Every `moe.loss` becomes linalg with arith and math in its bodies, so that it
+    is differentiated and compiled like any arithmetic. Where a loss is `over_ranks`,
+    sums of ranks are put together by `moe.all_reduce`: the sums over tokens for
+    scope `global`, the ranks' losses and the number of blocks that have tokens for
+    the others.
+
+    ```mlir
+    %l = moe.loss z %logits over_ranks : tensor<?x8xf32> -> tensor<f32>
+    ```
+    becomes
+    ```mlir
+    %squares = linalg.generic ...    // log(sum of exp)^2 of every token
+    %sums = linalg.generic ...       // by block
+    ...
+    %all = moe.all_reduce %mine : tensor<f32> -> tensor<f32>
+    %l = linalg.generic ...          // by the number of blocks
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+  let statistics = [
+    Statistic<"numLosses", "losses", "Losses that were replaced">];
+}
+
 def ExpandMathPass : Pass<"moe-expand-math"> {
   let summary = "replace elementary functions on f32 by shared arithmetic";
   let description = [{

@@ -12,8 +12,16 @@
 namespace mlir::moe {
 
 /// Returns the function `name`; for an empty name the only public function with
-/// a body, or @main where there are several. Reports an error if there is none.
+/// a body, or @main where there are several. The way back of another one
+/// (`moe.backward`) does not count. Reports an error if there is none.
 FailureOr<func::FuncOp> findEntry(ModuleOp module, StringRef name);
+
+/// The same, and then the entry's way back where it has one.
+FailureOr<SmallVector<func::FuncOp>> findEntries(ModuleOp module,
+                                                 StringRef name);
+
+/// Whether `function` computes the gradients of another one of its module.
+bool isBackward(func::FuncOp function);
 
 } // namespace mlir::moe
 

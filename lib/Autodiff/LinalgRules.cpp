@@ -1,0 +1,390 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// One rule for every linalg op: the gradient of an input is the gradient of the
+// results times the derivative of the body, added up over the loops that the
+// input does not have.
+
+#include "LinalgBody.h"
+#include "Reverse.h"
+#include "ScalarRules.h"
+#include "Sizes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+namespace {
+
+/// What a result's gradient becomes inside the body.
+struct Seed {
+  unsigned result;
+  Value gradient; ///< of the result; of an extremum: each winner's share
+  /// Of an extremum: the value of the body that competes.
+  Value candidate;
+};
+
+class LinalgRule {
+public:
+  LinalgRule(Reverse &reverse, linalg::LinalgOp op)
+      : reverse(reverse), b(reverse.getBuilder()), op(op), view(op) {}
+
+  LogicalResult apply();
+
+private:
+  LogicalResult checkMaps();
+  LogicalResult makeSeed(unsigned result, Value gradient);
+  Value makeShare(unsigned result, Value gradient, Value candidate);
+  /// The gradient of `target`, a value of the body or from outside, at the
+  /// places of `map`.
+  FailureOr<std::optional<Recipe>> makeRecipe(Value target, AffineMap map);
+  LogicalResult give(Value outer, Value target, AffineMap map);
+  void giveStart(const Seed &seed);
+  AffineMap getResultMap(unsigned result) const {
+    return view.maps[view.numInputs + result];
+  }
+
+  Reverse &reverse;
+  OpBuilder &b;
+  linalg::LinalgOp op;
+  LinalgView view;
+  SmallVector<Seed> seeds;
+  bool isContraction = false;
+};
+
+} // namespace
+
+LogicalResult LinalgRule::checkMaps() {
+  if (!op.hasPureTensorSemantics())
+    return op->emitOpError("expected tensors to differentiate");
+  for (auto [i, map] : llvm::enumerate(view.maps))
+    if (!map.isProjectedPermutation())
+      return op->emitOpError("expected projected permutations as maps to "
+                             "differentiate, operand #")
+             << i << " has " << AffineMapAttr::get(map);
+  return success();
+}
+
+/// Follows `value` to `start` through ops that pass on its slope of 1, and
+/// checks that nothing else reads it.
+static bool addsTo(Value value, Value start) {
+  while (value != start) {
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      return false;
+    SmallVector<Value> next;
+    auto leads = [&](Value operand) {
+      SmallVector<Value> worklist{operand};
+      while (!worklist.empty()) {
+        Value item = worklist.pop_back_val();
+        if (item == start)
+          return true;
+        if (Operation *def = item.getDefiningOp())
+          if (def->getBlock() == op->getBlock())
+            llvm::append_range(worklist, def->getOperands());
+      }
+      return false;
+    };
+    for (Value operand : op->getOperands())
+      if (leads(operand))
+        next.push_back(operand);
+    if (next.size() != 1)
+      return false;
+    bool isStep = isa<arith::AddFOp, arith::ExtFOp, arith::TruncFOp>(op) ||
+                  (isa<arith::SubFOp>(op) && next[0] == op->getOperand(0)) ||
+                  (isa<math::FmaOp>(op) && next[0] == op->getOperand(2));
+    if (!isStep)
+      return false;
+    value = next[0];
+  }
+  return start.hasOneUse();
+}
+
+/// What competes with the accumulator for the largest or smallest value.
+static Value getCandidate(Value yielded, Value accumulator) {
+  Operation *op = yielded.getDefiningOp();
+  if (!isa_and_nonnull<arith::MaximumFOp, arith::MinimumFOp, arith::MaxNumFOp,
+                       arith::MinNumFOp>(op) ||
+      !accumulator.hasOneUse())
+    return {};
+  if (op->getOperand(0) == accumulator)
+    return op->getOperand(1);
+  return op->getOperand(1) == accumulator ? op->getOperand(0) : Value();
+}
+
+LogicalResult LinalgRule::makeSeed(unsigned result, Value gradient) {
+  if (!view.isReduction()) {
+    seeds.push_back({result, gradient, Value()});
+    return success();
+  }
+  BlockArgument accumulator = view.getArgument(view.numInputs + result);
+  Value yielded = view.getYielded(result);
+  if (addsTo(yielded, accumulator)) {
+    seeds.push_back({result, gradient, Value()});
+    return success();
+  }
+  Value candidate = getCandidate(yielded, accumulator);
+  if (!candidate)
+    return op->emitOpError("expected a reduction that adds or takes an "
+                           "extremum to differentiate, result #")
+           << result << " does neither";
+  seeds.push_back({result, makeShare(result, gradient, candidate), candidate});
+  return success();
+}
+
+Value LinalgRule::makeShare(unsigned result, Value gradient, Value candidate) {
+  Location loc = op.getLoc();
+  AffineMap map = getResultMap(result);
+  Value extremum = op->getResult(result);
+  Type element = getElementTypeOrSelf(extremum.getType());
+  Type wide = getWideType(element);
+  Recipe recipe(view, Recipe::Input(extremum, map));
+  Value best = recipe.getFirst(0);
+  OpBuilder inner = recipe.getBuilder();
+  Value wins = arith::CmpFOp::create(inner, loc, arith::CmpFPredicate::OEQ,
+                                     recipe.lookup(candidate), best);
+  Value one = arith::SelectOp::create(inner, loc, wins,
+                                      createFloat(inner, loc, wide, 1),
+                                      createFloat(inner, loc, wide, 0));
+  recipe.finish(one, map);
+  Value count = recipe.build(b, loc, getSizes(b, loc, extremum), wide, Value());
+  return createElementwise(
+      b, loc, {gradient, count}, element,
+      [&](OpBuilder &nested, Location at, ValueRange args) {
+        Value share = arith::DivFOp::create(
+            nested, at, convertFloat(nested, at, args[0], wide), args[1]);
+        return convertFloat(nested, at, share, element);
+      });
+}
+
+FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
+                                                        AffineMap map) {
+  Location loc = op.getLoc();
+  SmallVector<Recipe::Input> first;
+  for (const Seed &seed : seeds)
+    first.push_back({seed.gradient, getResultMap(seed.result)});
+  for (const Seed &seed : seeds)
+    first.push_back({op->getResult(seed.result), getResultMap(seed.result)});
+  Recipe recipe(view, first);
+  // What depends on the target.
+  Value root = recipe.lookup(target);
+  DenseSet<Value> varied{root};
+  for (Operation *inner : recipe.getOps())
+    if (llvm::any_of(inner->getOperands(),
+                     [&](Value value) { return varied.contains(value); }))
+      for (Value result : inner->getResults())
+        if (isa<FloatType>(result.getType()))
+          varied.insert(result);
+
+  OpBuilder inner = recipe.getBuilder();
+  DenseMap<Value, Value> adjoints;
+  auto isWanted = [&](Value value) { return varied.contains(value); };
+  auto addTo = [&](Value value, Value part) {
+    if (!isWanted(value))
+      return;
+    Value &sum = adjoints[value];
+    // The target's own gradient stays wide, to be rounded once.
+    Type type =
+        value == root ? Type(getWideType(value.getType())) : value.getType();
+    part = convertFloat(inner, loc, part, type);
+    sum = sum ? arith::AddFOp::create(inner, loc, sum, part).getResult() : part;
+  };
+  for (auto [i, seed] : llvm::enumerate(seeds)) {
+    Value argument = recipe.getFirst(i),
+          best = recipe.getFirst(seeds.size() + i);
+    if (!seed.candidate) {
+      Value yielded = recipe.lookup(view.getYielded(seed.result));
+      addTo(yielded, convertFloat(inner, loc, argument, yielded.getType()));
+      continue;
+    }
+    Value candidate = recipe.lookup(seed.candidate);
+    Value wins = arith::CmpFOp::create(inner, loc, arith::CmpFPredicate::OEQ,
+                                       candidate, best);
+    Value zero = createFloat(inner, loc, argument.getType(), 0);
+    addTo(candidate, arith::SelectOp::create(inner, loc, wins, argument, zero));
+  }
+  for (Operation *scalar : llvm::reverse(recipe.getOps())) {
+    Value adjoint = scalar->getNumResults() == 1
+                        ? adjoints.lookup(scalar->getResult(0))
+                        : Value();
+    if (!adjoint || scalar->getResult(0) == root)
+      continue;
+    // Widening the target leaves its gradient wide.
+    if (isa<arith::ExtFOp>(scalar) && scalar->getOperand(0) == root) {
+      addTo(root, adjoint);
+      continue;
+    }
+    if (failed(differentiateScalar(inner, scalar, adjoint, {isWanted, addTo})))
+      return failure();
+  }
+  Value result = adjoints.lookup(root);
+  if (!result)
+    return std::optional<Recipe>();
+  recipe.finish(result, map);
+  return std::optional<Recipe>(std::move(recipe));
+}
+
+LogicalResult LinalgRule::give(Value outer, Value target, AffineMap map) {
+  FailureOr<std::optional<Recipe>> made = makeRecipe(target, map);
+  if (failed(made))
+    return failure();
+  if (!*made)
+    return success();
+  Recipe recipe = std::move(**made);
+  Location loc = op.getLoc();
+  Type element = getElementTypeOrSelf(outer.getType());
+  bool isTensor = isa<RankedTensorType>(outer.getType());
+  SmallVector<OpFoldResult> sizes;
+  if (isTensor)
+    sizes = getSizes(b, loc, outer);
+  if (Value same = recipe.getSameInput())
+    if (getElementTypeOrSelf(same.getType()) == element &&
+        (same.getType() == outer.getType())) {
+      reverse.add(outer, same);
+      return success();
+    }
+  if (!recipe.isSum()) {
+    Value gradient = recipe.build(b, loc, sizes, element, Value());
+    reverse.add(outer, gradient);
+    return success();
+  }
+  Type wide = getWideType(element);
+  if (!isContraction || !isTensor) {
+    reverse.add(outer, recipe.build(b, loc, sizes, wide, Value()));
+    return success();
+  }
+  reverse.addChain(outer,
+                   [recipe, loc, sizes, wide](OpBuilder &builder, Value start) {
+                     return recipe.build(builder, loc, sizes, wide, start);
+                   });
+  return success();
+}
+
+/// What a reduction starts from.
+void LinalgRule::giveStart(const Seed &seed) {
+  Value start = view.operands[view.numInputs + seed.result];
+  if (!reverse.isWanted(start))
+    return;
+  if (!seed.candidate) {
+    reverse.add(start, seed.gradient);
+    return;
+  }
+  Type element = getElementTypeOrSelf(start.getType());
+  reverse.add(
+      start,
+      createElementwise(
+          b, op.getLoc(), {start, op->getResult(seed.result), seed.gradient},
+          element,
+          [&](OpBuilder &nested, Location at, ValueRange args) -> Value {
+            Value wins = arith::CmpFOp::create(
+                nested, at, arith::CmpFPredicate::OEQ, args[0], args[1]);
+            return arith::SelectOp::create(nested, at, wins, args[2],
+                                           createFloat(nested, at, element, 0));
+          }));
+}
+
+LogicalResult LinalgRule::apply() {
+  if (failed(checkMaps()))
+    return failure();
+  isContraction = linalg::isaContractionOpInterface(op);
+  for (unsigned i = 0; i < op->getNumResults(); ++i)
+    if (Value gradient = reverse.get(op->getResult(i)))
+      if (failed(makeSeed(i, gradient)))
+        return failure();
+  if (view.isReduction())
+    for (const Seed &seed : seeds)
+      giveStart(seed);
+  // The products of the way back have operands as narrow as those of this one.
+  if (isContraction) {
+    Type l = getElementTypeOrSelf(view.operands[0].getType()),
+         r = getElementTypeOrSelf(view.operands[1].getType());
+    if (l == r && isa<FloatType>(l) && cast<FloatType>(l).getWidth() < 32)
+      seeds[0].gradient = castElements(b, op.getLoc(), seeds[0].gradient, l);
+  }
+  for (unsigned i = 0; i < view.operands.size(); ++i) {
+    BlockArgument argument = view.getArgument(i);
+    if (!argument || (!view.isInput(i) && view.isReduction()) ||
+        !reverse.isWanted(view.operands[i]))
+      continue;
+    if (failed(give(view.operands[i], argument, view.maps[i])))
+      return failure();
+  }
+  // Scalars and tensors that the body reads from outside.
+  llvm::SetVector<Value> captured;
+  getUsedValuesDefinedAbove(op->getRegion(0), captured);
+  for (Value value : captured) {
+    if (!reverse.isWanted(value))
+      continue;
+    if (!isa<FloatType>(value.getType()))
+      return op->emitOpError("expected tensors to differentiate as operands, "
+                             "got one read inside the body");
+    if (failed(give(value, value,
+                    AffineMap::get(view.loops.size(), 0, op->getContext()))))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult mlir::moe::detail::differentiateLinalg(Reverse &reverse,
+                                                     linalg::LinalgOp op) {
+  return LinalgRule(reverse, op).apply();
+}
+
+/// dx = y (dy - sum of y dy over the dimension).
+LogicalResult mlir::moe::detail::differentiateSoftmax(Reverse &reverse,
+                                                      linalg::SoftmaxOp op) {
+  if (!op.hasPureTensorSemantics())
+    return op->emitOpError("expected tensors to differentiate");
+  OpBuilder &b = reverse.getBuilder();
+  Location loc = op.getLoc();
+  Value y = op->getResult(0), dy = reverse.get(y);
+  auto type = cast<RankedTensorType>(y.getType());
+  Type element = type.getElementType(), wide = getWideType(element);
+  auto rank = static_cast<unsigned>(type.getRank());
+  auto dim = static_cast<unsigned>(op.getDimension());
+  SmallVector<OpFoldResult> sizes = getSizes(b, loc, y), outer = sizes;
+  outer.erase(outer.begin() + dim);
+  AffineMap all = AffineMap::getMultiDimIdentityMap(rank, op.getContext());
+  AffineMap kept = all.dropResult(dim);
+  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
+  loops[dim] = utils::IteratorType::reduction;
+  Value zeros = createZeros(b, loc, outer, wide);
+  auto widen = [&](OpBuilder &nested, Location at, Value value) {
+    return convertFloat(nested, at, value, wide);
+  };
+  Value dots =
+      linalg::GenericOp::create(
+          b, loc, TypeRange(zeros.getType()), ValueRange{y, dy},
+          ValueRange{zeros}, ArrayRef<AffineMap>{all, all, kept}, loops,
+          [&](OpBuilder &nested, Location at, ValueRange args) {
+            Value product =
+                arith::MulFOp::create(nested, at, widen(nested, at, args[0]),
+                                      widen(nested, at, args[1]));
+            Value sum = arith::AddFOp::create(nested, at, args[2], product);
+            linalg::YieldOp::create(nested, at, sum);
+          })
+          .getResult(0);
+  loops[dim] = utils::IteratorType::parallel;
+  Value empty = tensor::EmptyOp::create(b, loc, sizes, element);
+  Value dx =
+      linalg::GenericOp::create(
+          b, loc, TypeRange(empty.getType()), ValueRange{y, dy, dots},
+          ValueRange{empty}, ArrayRef<AffineMap>{all, all, kept, all}, loops,
+          [&](OpBuilder &nested, Location at, ValueRange args) {
+            Value difference = arith::SubFOp::create(
+                nested, at, widen(nested, at, args[1]), args[2]);
+            Value product = arith::MulFOp::create(
+                nested, at, widen(nested, at, args[0]), difference);
+            linalg::YieldOp::create(nested, at,
+                                    convertFloat(nested, at, product, element));
+          })
+          .getResult(0);
+  if (op.getInput().getType() != dx.getType())
+    dx = tensor::CastOp::create(b, loc, op.getInput().getType(), dx);
+  reverse.add(op.getInput(), dx);
+  return success();
+}

@@ -1,0 +1,125 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a session is made of: for the files that implement it.
+
+#ifndef MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
+#define MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
+
+#include "session/GradientTable.h"
+#include "session/Optimizer.h"
+#include "session/ParameterTable.h"
+#include "session/Residuals.h"
+#include "session/Session.h"
+#include "session/StepContext.h"
+
+#include <limits>
+#include <mutex>
+
+namespace moira::runtime {
+
+/// What one step of an entry runs with.
+struct StepPlan {
+  int variant = 0;
+  int64_t rows = 0;
+  const PlanOptions *plan = nullptr;
+  /// Where results from `pooledFrom` on come from; null: allocated.
+  ResidualPool *pool = nullptr;
+  int64_t pooledFrom = 0;
+  /// Of a way back: which forward step it belongs to; -1: it is none.
+  int64_t forwardStep = -1;
+};
+
+struct Session::Impl {
+  Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
+
+  // Session.cpp: steps.
+  Result<int> findEntry(const std::string &name) const;
+  Status checkBound() const;
+  Status checkRanks(const EntrySpec &spec) const;
+  StepPlan choosePlan(int entry, const std::vector<TensorView> &inputs) const;
+  void preparePlans(const EntrySpec &spec, const StepPlan &given);
+  Result<int64_t> workspace(int entry, int variant,
+                            const std::vector<moira_buffer> &inputs);
+  int64_t peakWith(int64_t workspace, int64_t resultBytes) const;
+  RankRecord describeRank(int entry, const std::vector<TensorView> &inputs);
+  void noteTraffic();
+  /// Runs `action` as a step that all ranks end together.
+  template <typename Action> Status together(const Action &action) {
+    if (!communicator)
+      return action();
+    Status begun = communicator->beginStep();
+    try {
+      return communicator->endStep(begun.ok() ? action() : begun);
+    } catch (const std::exception &error) {
+      return communicator->endStep(Status(MOIRA_OUT_OF_MEMORY, error.what()));
+    }
+  }
+  Status runStep(int entry, const std::vector<TensorView> &inputs,
+                 std::vector<ResultTensor> &results, const StepPlan &given);
+
+  // SessionTraining.cpp: forward, backward, updates.
+  Result<int> findBackward(int entry) const;
+  Status checkResiduals(const Residuals &residuals) const;
+  Status agreeOnBackward(int entry, const StepPlan &given);
+  Status checkGradients(const Residuals &residuals, const EntrySpec &back,
+                        const std::vector<TensorView> &inputs) const;
+  /// Collects what a way back takes.
+  Result<std::vector<TensorView>>
+  backwardInputs(const Residuals &residuals,
+                 const std::vector<TensorView> &resultGradients) const;
+  Status runBackward(const Residuals &residuals,
+                     const std::vector<TensorView> &resultGradients,
+                     std::vector<ResultTensor> &results);
+  Status runAccumulate(const Residuals &residuals,
+                       const std::vector<TensorView> &resultGradients,
+                       std::vector<ResultTensor> &results);
+  int64_t predictBackward(int entry, const StepPlan &given,
+                          const std::vector<TensorView> &inputs);
+  GradientTable &gradients();
+  /// Parameters have been bound: copies of them are no longer theirs.
+  void forgetMasters() {
+    if (optimizer)
+      optimizer->forgetMasters();
+  }
+
+  std::shared_ptr<const Program> program;
+  const Manifest &manifest;
+  Log log;
+  std::shared_ptr<MemoryAccount> account;
+  Pool pool;
+  std::shared_ptr<Communicator> communicator; ///< null for one rank
+  StepContext step;
+  ParameterTable parameters;
+  RingSink ring;
+  std::vector<int> forcedVariant; ///< by entry; -1: by rows
+  PlanOptions plan;
+  std::vector<int64_t> layers; ///< of the entry that runs
+  std::vector<moira_plan> plans;
+  int64_t stepCount = 0;
+  double lastSeconds = std::numeric_limits<double>::infinity();
+  uint64_t programHash = 0;
+  std::shared_ptr<const SessionIdentity> identity =
+      std::make_shared<SessionIdentity>();
+  std::shared_ptr<ResidualPool> residualPool;
+  std::unique_ptr<GradientTable> gradientTable; ///< made when first needed
+  std::unique_ptr<Optimizer> optimizer;         ///< likewise
+  mutable std::mutex mutex;
+};
+
+/// Checks tensors against a signature; `what` is "input" or "gradient of".
+Status checkInputs(const EntrySpec &spec, const std::vector<TensorView> &inputs,
+                   bool needData);
+/// Makes `results` as many as `count` where it is empty, and checks the
+/// caller's own.
+Status checkResults(const EntrySpec &spec, int64_t count,
+                    std::vector<ResultTensor> &results);
+/// Bytes of results [first, last) that the runtime allocates. A dynamic dim
+/// counts as `rows`.
+int64_t predictResults(const EntrySpec &spec, int64_t first, int64_t last,
+                       int64_t rows, const std::vector<ResultTensor> &results);
+std::vector<moira_buffer> toBuffers(const std::vector<TensorView> &inputs);
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
