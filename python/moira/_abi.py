@@ -11,7 +11,7 @@ from ctypes import (POINTER, Structure, c_char_p, c_double, c_int32, c_int64,
                     c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
 
 #: MOIRA_ABI_VERSION of the headers that this package was written for.
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 
 class Status(enum.IntEnum):
