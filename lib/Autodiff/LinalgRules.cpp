@@ -151,7 +151,19 @@ Value LinalgRule::makeShare(unsigned result, Value gradient, Value candidate) {
                                       createFloat(inner, loc, wide, 1),
                                       createFloat(inner, loc, wide, 0));
   recipe.finish(one, map);
-  Value count = recipe.build(b, loc, getSizes(b, loc, extremum), wide, Value());
+  // What the reduction starts from may win as well.
+  Value others, start = view.operands[view.numInputs + result];
+  if (reverse.isWanted(start))
+    others = createElementwise(
+        b, loc, {start, extremum}, wide,
+        [&](OpBuilder &nested, Location at, ValueRange args) -> Value {
+          Value equal = arith::CmpFOp::create(
+              nested, at, arith::CmpFPredicate::OEQ, args[0], args[1]);
+          return arith::SelectOp::create(nested, at, equal,
+                                         createFloat(nested, at, wide, 1),
+                                         createFloat(nested, at, wide, 0));
+        });
+  Value count = recipe.build(b, loc, getSizes(b, loc, extremum), wide, others);
   return createElementwise(
       b, loc, {gradient, count}, element,
       [&](OpBuilder &nested, Location at, ValueRange args) {
@@ -208,10 +220,11 @@ FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
     addTo(candidate, arith::SelectOp::create(inner, loc, wins, argument, zero));
   }
   for (Operation *scalar : llvm::reverse(recipe.getOps())) {
-    Value adjoint = scalar->getNumResults() == 1
-                        ? adjoints.lookup(scalar->getResult(0))
-                        : Value();
-    if (!adjoint || scalar->getResult(0) == root)
+    Value adjoint;
+    for (Value result : scalar->getResults())
+      if (adjoints.contains(result))
+        adjoint = adjoints.lookup(result);
+    if (!adjoint)
       continue;
     // Widening the target leaves its gradient wide.
     if (isa<arith::ExtFOp>(scalar) && scalar->getOperand(0) == root) {
