@@ -4,6 +4,7 @@
 
 import ctypes
 import logging
+import os
 import sys
 import warnings
 
@@ -36,6 +37,15 @@ class View:
         self.framework = framework
 
 
+def _callers_level():
+    """How far up the stack the package's caller is, for warnings."""
+    folder = os.path.dirname(__file__)
+    level, frame = 1, sys._getframe(1)
+    while frame and os.path.dirname(frame.f_code.co_filename) == folder:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def report_copy(what, why, policy):
     """A copy is about to be made: refuses it, warns or writes to the log."""
     message = f"{what}: copied, since {why}"
@@ -43,8 +53,7 @@ def report_copy(what, why, policy):
         raise invalid(f"{what}: expected a compact row-major array, got one "
                       f"that must be copied, since {why}")
     if policy == "warn":
-        # The caller of invoke, bind and so on.
-        warnings.warn(message, CopyWarning, stacklevel=5)
+        warnings.warn(message, CopyWarning, stacklevel=_callers_level())
     log.debug("%s", message)
 
 
@@ -170,8 +179,9 @@ def _open_capsule(array):
         managed = _abi.DLManagedTensorVersioned.from_address(
             _get_pointer(capsule, b"dltensor_versioned"))
         if managed.major != 1:
-            raise BufferError(f"expected version 1 of dlpack, got "
-                              f"{managed.major}")
+            major = managed.major
+            del capsule, managed  # not kept by the error
+            raise BufferError(f"expected version 1 of dlpack, got {major}")
         return capsule, managed.dl_tensor, managed.flags & _abi.READ_ONLY
     managed = _abi.DLManagedTensor.from_address(
         _get_pointer(capsule, b"dltensor"))

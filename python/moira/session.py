@@ -186,7 +186,7 @@ class Session(Handle):
         for i, array in enumerate(inputs):
             what = f"entry '{spec.name}': input {i}"
             if i < len(spec.inputs) and spec.inputs[i].name:
-                what += f" ('{spec.inputs[i].name}')"
+                what += f" '{spec.inputs[i].name}'"
             if shapes and isinstance(array, (tuple, list)):
                 if i >= len(spec.inputs):
                     raise invalid(f"{what}: expected {len(spec.inputs)} "

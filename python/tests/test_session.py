@@ -58,11 +58,11 @@ class Steps(Case):
                 (lambda: self.session(rows(), rows()),
                  "expected 1 inputs, got 2"),
                 (lambda: self.session(buffer([1, 2, 3], (1, 3))),
-                 "entry 'main': input 'x': expected f32[?, 4], got f32[1, 3]"),
+                 "entry 'main': input 0 'x': expected f32[?, 4], got f32[1, 3]"),
                 (lambda: self.session(buffer([1] * 4, (1, 4), "f64")),
                  "expected f32[?, 4], got f64[1, 4]"),
                 (lambda: self.session([[1, 2, 3, 4]]),
-                 "entry 'main': input 0 ('x'): expected an array of numpy, "
+                 "entry 'main': input 0 'x': expected an array of numpy, "
                  "torch, dlpack or the buffer protocol, got list"),
                 (lambda: self.session(memoryview(b"1234").cast("H")),
                  "got format 'H'"),
@@ -90,12 +90,13 @@ class Steps(Case):
         for out, text in (
                 ([], "out: expected a list of 1 arrays or None, got 0"),
                 (rows(), "got memoryview"),
-                ([buffer([0] * 4, (1, 4))], "f32[1, 4]"),
+                ([buffer([0] * 4, (1, 4))],
+                 "result 0: expected memory of shape [2, 4], got [1, 4]"),
                 ([buffer([0] * 8, (2, 4), "i32")], "i32"),
                 ([memoryview(bytes(32)).cast("f", (2, 4))],
                  "expected a compact row-major buffer to write to, but it is "
                  "read-only"),
-                ([rows()[::2]], "to write to, but its strides"),
+                ([buffer([0] * 16, (4, 4))[::2]], "to write to, but its strides"),
                 ([Exporter(self.run_step(), flags=1)], "it is read-only")):
             with self.subTest(text):
                 self.refuse(lambda: self.session(rows(), out=out),
@@ -107,7 +108,7 @@ class Steps(Case):
         compact = buffer([0, 1, 2, 3, 8, 9, 10, 11], (2, 4))
         wanted = self.run_step(compact).tolist()
         with self.assertWarnsRegex(
-                moira.CopyWarning, r"entry 'main': input 0 \('x'\): copied, "
+                moira.CopyWarning, "entry 'main': input 0 'x': copied, "
                 r"since its strides are \(32, 4\)") as caught:
             self.assertEqual(self.run_step(x).tolist(), wanted)
         self.assertIn("test_session.py", caught.filename)
