@@ -148,7 +148,9 @@ class Handle:
 
     def __init__(self, pointer, destroy, what):
         self._cell = _Cell(pointer, destroy)
-        self._what = what
+        self._closed_message = (
+            f"expected open {what}, got closed ones" if what.endswith("s")
+            else f"expected an open {what}, got a closed one")
         self._finalizer = weakref.finalize(self, _Cell.close, self._cell)
 
     @property
@@ -181,8 +183,7 @@ class _Use:
         self.cell = cell = handle._cell
         with cell.lock:
             if cell.closed:
-                raise invalid(f"expected an open {handle._what}, got a closed "
-                              "one")
+                raise invalid(handle._closed_message)
             cell.users += 1
 
     def __enter__(self):

@@ -17,13 +17,13 @@ from support import BUNDLE, TOP
 class Wheel(unittest.TestCase):
     def test_wheel(self):
         # Nothing may be fetched, so the tools must be here.
-        probe = subprocess.run(
-            [sys.executable, "-c",
-             "import pip; import setuptools.command.bdist_wheel"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if probe.returncode != 0:
-            self.skipTest(f"{sys.executable} has no pip or no setuptools that "
-                          f"makes wheels: {probe.stdout.splitlines()[-1]}")
+        for probe in ("import pip", "import setuptools.command.bdist_wheel"):
+            done = subprocess.run([sys.executable, "-c", probe], text=True,
+                                  stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT)
+            if done.returncode != 0:
+                self.skipTest(f"{sys.executable}: {probe}: "
+                              f"{done.stdout.splitlines()[-1]}")
         with tempfile.TemporaryDirectory() as folder:
             # A copy: setuptools leaves its work beside the sources.
             for part in ("python", "runtime/CMakeLists.txt"):
