@@ -87,9 +87,9 @@ def _from_torch(tensor, what, policy, writable):
     if tensor.device.type != "cpu":
         raise invalid(f"{what}: expected a tensor on the cpu, got one on "
                       f"{tensor.device}")
-    name = str(tensor.dtype).partition(".")[2]
-    dtype = _TORCH_NAMES.get(name)
-    if dtype is None or str(tensor.layout) != "torch.strided":
+    torch = sys.modules["torch"]
+    dtype = _TORCH_NAMES.get(str(tensor.dtype).partition(".")[2])
+    if dtype is None or tensor.layout is not torch.strided:
         raise invalid(f"{what}: expected a dense tensor of {TYPES}, got "
                       f"{tensor.layout} of {tensor.dtype}")
     if writable and tensor.requires_grad:
@@ -106,12 +106,18 @@ def _from_torch(tensor, what, policy, writable):
     return View(tensor.data_ptr(), dtype, tuple(tensor.shape), tensor, "torch")
 
 
+_numpy_types = {}  # numpy builds the name of a type anew every time
+
+
 def _from_numpy(array, what, policy, writable):
-    import numpy
-    name = array.dtype.name
-    dtype = _NUMPY_NAMES.get(name)
+    numpy = sys.modules["numpy"]
+    dtype = _numpy_types.get(array.dtype)
     if dtype is None:
-        raise invalid(f"{what}: expected an array of {TYPES}, got {name}")
+        name = array.dtype.name
+        dtype = _NUMPY_NAMES.get(name)
+        if dtype is None:
+            raise invalid(f"{what}: expected an array of {TYPES}, got {name}")
+        _numpy_types[array.dtype] = dtype
     why = None
     if not isinstance(array, numpy.ndarray):
         array, why = numpy.asarray(array), "it is a scalar"
@@ -274,7 +280,7 @@ def places(outs, what):
         if array is None:
             kept.append(None)
             continue
-        shown = view(array, f"{what} {i}", writable=True)
+        shown = view(array, what(i), writable=True)
         managed = _abi.DLManagedTensor(dl_tensor=shown.tensor)
         made[i] = ctypes.pointer(managed)
         kept.append((array, shown, managed))

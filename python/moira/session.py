@@ -58,6 +58,12 @@ class Session(Handle):
         self.bundle = bundle
         self._copies = copies
         self._encoded = {name: name.encode() for name in bundle.entries}
+        self._input_names = {
+            entry.name: [
+                f"entry '{entry.name}': input {i}"
+                + (f" '{spec.name}'" if spec.name else "")
+                for i, spec in enumerate(entry.inputs)]
+            for entry in bundle.entries.values()}
 
     # --- Parameters ----------------------------------------------------------
 
@@ -182,15 +188,13 @@ class Session(Handle):
         if len(inputs) == 1 and isinstance(inputs[0],
                                            collections.abc.Mapping):
             inputs = _in_order(spec, inputs[0])
-        views = []
+        views, names = [], self._input_names[spec.name]
         for i, array in enumerate(inputs):
-            what = f"entry '{spec.name}': input {i}"
-            if i < len(spec.inputs) and spec.inputs[i].name:
-                what += f" '{spec.inputs[i].name}'"
+            if i >= len(names):
+                raise invalid(f"entry '{spec.name}': expected {len(names)} "
+                              f"inputs, got {len(inputs)}")
+            what = names[i]
             if shapes and isinstance(array, (tuple, list)):
-                if i >= len(spec.inputs):
-                    raise invalid(f"{what}: expected {len(spec.inputs)} "
-                                  f"inputs, got {len(inputs)}")
                 views.append(_inputs.shape_only(array, spec.inputs[i].dtype))
             else:
                 views.append(_inputs.view(array, what, self._copies))
@@ -211,8 +215,8 @@ class Session(Handle):
         """Runs a step: its results, and a Residuals where the entry has a way
         back."""
         views = self._views(spec, inputs)
-        places, kept = _inputs.places(self._outs(spec, out),
-                                      f"entry '{spec.name}': result")
+        places, kept = _inputs.places(
+            self._outs(spec, out), lambda i: f"entry '{spec.name}': result {i}")
         kind = tensor.kind_for(returns, [view.framework for view in views])
         arguments = (self._encoded[spec.name], _inputs.pointers(views),
                      len(views), places, len(kept))

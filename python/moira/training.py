@@ -104,7 +104,8 @@ def run(call, residuals, views, outs, returns):
     """Runs a way back into `outs` places; None for each new array."""
     session = residuals.session
     places, kept = _inputs.places(
-        outs, f"backward of entry '{residuals.entry.name}': gradient")
+        outs, lambda i: f"backward of entry '{residuals.entry.name}': "
+        f"gradient {i}")
     with session._use() as handle, residuals._use() as pointer:
         check(call(handle, pointer, _inputs.pointers(views), len(views),
                    places, len(outs)))
