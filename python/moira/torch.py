@@ -8,6 +8,7 @@
 
 import copy
 import ctypes
+import functools
 import itertools
 import threading
 import weakref
@@ -216,13 +217,15 @@ class MoE(nn.Module):
     Args: those of `from_hf`.
     """
 
+    _block_class = None
+
     def __init__(self, config: Mapping[str, Any], gate: nn.Module,
                  experts: nn.Module, *, returns_logits: bool = False,
                  jitter: float = 0.0, gradients: bool = True,
                  recompute: bool = False, threads: int = 0,
                  memory_limit: int = 0, layout=None,
                  compile_options: Optional[Mapping[str, Any]] = None):
-        super().__init__()
+        nn.Module.__init__(self)  # not that of a block's class, see _kind_of
         self.gate = gate
         self.experts = experts
         self.config = dict(config)
@@ -294,11 +297,14 @@ class MoE(nn.Module):
         return state
 
     def __setstate__(self, state):
-        super().__setstate__(state)
+        nn.Module.__setstate__(self, state)
         self._forget_session()
 
+    def __reduce__(self):
+        return _new, (self._block_class,), self.__getstate__()
+
     def __deepcopy__(self, memo):
-        made = self.__class__.__new__(self.__class__)
+        made = _new(self._block_class)
         memo[id(self)] = made
         made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return made
@@ -391,6 +397,21 @@ def _activation(module, name):
     return activation
 
 
+@functools.lru_cache(maxsize=None)
+def _kind_of(block_class):
+    """MoE, as a subclass of a block's class too: where the block returns the
+    logits itself, transformers 4 records them of modules of its class."""
+    if block_class is None:
+        return MoE
+    return type("MoE", (MoE, block_class), {"_block_class": block_class,
+                                            "__module__": __name__})
+
+
+def _new(block_class):
+    kind = _kind_of(block_class)
+    return kind.__new__(kind)
+
+
 def _shared(module):
     """A module with the same parameters and hooks, and attributes of its
     own."""
@@ -417,8 +438,9 @@ def _from_block(cls, block, options):
         config = _program_config(
             family, hidden, getattr(experts[0], names[0]).weight.shape[0],
             count, top_k, normalize, _activation(experts[0].act_fn, name))
-        module = cls(config, gate, experts, returns_logits=True,
-                     layout=_PerExpert(names), **options)
+        module = _kind_of(type(block))(
+            config, gate, experts, returns_logits=True,
+            layout=_PerExpert(names), **options)
     else:
         config = _program_config(
             family, hidden, experts.down_proj.shape[2], count, top_k,
