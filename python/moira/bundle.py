@@ -158,16 +158,20 @@ class Bundle(Handle):
 
     @property
     def entry(self) -> Entry:
-        """The only entry, or that which is nobody's way back.
+        """The only entry of the program itself.
 
         Raises:
             MoiraError: INVALID_ARGUMENT where there are several.
         """
-        ways_back = {e.backward for e in self.entries.values()}
-        found = [e for e in self.entries.values() if e.name not in ways_back]
+        # Ways back and updates of parameters run by other means.
+        others = {e.backward for e in self.entries.values()}
+        others.update(e["name"] for e in self.manifest["entries"]
+                      if e.get("update"))
+        found = [e for e in self.entries.values() if e.name not in others]
         if len(found) != 1:
             raise invalid("expected the name of an entry, since the program "
-                          f"has {len(found)}: {', '.join(self.entries)}")
+                          f"has {len(found)}: "
+                          f"{', '.join(e.name for e in found)}")
         return found[0]
 
     def find(self, entry: Optional[str] = None) -> Entry:
