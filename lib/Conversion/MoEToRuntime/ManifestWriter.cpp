@@ -251,8 +251,11 @@ ManifestWriter::describeResults(func::FuncOp step,
 void ManifestWriter::completeLayers(json::Array &layers) const {
   for (json::Value &layer : layers) {
     json::Object &object = *layer.getAsObject();
-    for (const auto &entry : entries)
-      for (const json::Value &known : *entry.second.getArray("layers")) {
+    for (const auto &entry : entries) {
+      const json::Array *others = entry.second.getArray("layers");
+      if (!others) // this entry itself
+        continue;
+      for (const json::Value &known : *others) {
         const json::Object &other = *known.getAsObject();
         if (other.getInteger("index") != object.getInteger("index"))
           continue;
@@ -260,6 +263,7 @@ void ManifestWriter::completeLayers(json::Array &layers) const {
           if (object.getInteger(key).value_or(0) == 0)
             object[key] = *other.getInteger(key);
       }
+    }
   }
 }
 
