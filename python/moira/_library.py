@@ -121,17 +121,33 @@ def encode(text):
     return None if text is None else os.fsencode(text)
 
 
+# The threads of the library do not follow into a fork of the process, so that
+# calls there could wait for ever.
+_process = 0
+
+
+def _forked():
+    global _process
+    _process += 1
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class _Cell:
     """The pointer, shared by a handle and its finalizer."""
 
-    __slots__ = ("pointer", "users", "closed", "destroy", "lock")
+    __slots__ = ("pointer", "users", "closed", "destroy", "lock", "process")
 
     def __init__(self, pointer, destroy):
         self.pointer, self.destroy = pointer, destroy
+        self.process = _process
         self.users, self.closed = 0, False
         self.lock = threading.Lock()
 
     def close(self):
+        if self.process != _process:
+            return
         with self.lock:
             self.closed = True
             pointer = self.pointer if self.users == 0 else None
@@ -151,6 +167,8 @@ class Handle:
         self._closed_message = (
             f"expected open {what}, got closed ones" if what.endswith("s")
             else f"expected an open {what}, got a closed one")
+        self._forked_message = (f"{what}: expected the process that made it, "
+                                "got a fork of it")
         self._finalizer = weakref.finalize(self, _Cell.close, self._cell)
 
     @property
@@ -181,6 +199,8 @@ class _Use:
 
     def __init__(self, handle):
         self.cell = cell = handle._cell
+        if cell.process != _process:
+            raise invalid(handle._forked_message)
         with cell.lock:
             if cell.closed:
                 raise invalid(handle._closed_message)

@@ -68,7 +68,9 @@ def _run(name, arguments, text):
     lines = [line for line in diagnostics.splitlines() if "error:" in line]
     line = (lines or diagnostics.splitlines() or
             [f"{name}: exit status {done.returncode}"])[0]
-    raise CompileError(Status.INVALID_ARGUMENT, line, diagnostics)
+    # A signal ends what has a mistake of its own.
+    code = (Status.INVALID_ARGUMENT if done.returncode > 0 else Status.FAILED)
+    raise CompileError(code, line, diagnostics)
 
 
 def compile(program: Union[str, os.PathLike], *,

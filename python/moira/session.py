@@ -12,6 +12,7 @@ from ._library import Handle, check, encode, invalid, lib
 from .bundle import Bundle
 
 _EXCHANGES = ("linear", "hierarchical")
+_NOTHING: Any = object()  # None is a wrong array
 _LOG_LEVELS = {"quiet": 0, "error": 1, "info": 2, "debug": 3}
 
 
@@ -68,7 +69,7 @@ class Session(Handle):
     # --- Parameters ----------------------------------------------------------
 
     def bind(self, source: Union[str, os.PathLike, Mapping[str, Any]],
-             value: Any = None) -> None:
+             value: Any = _NOTHING) -> None:
         """Packs parameters; arrays are not needed afterwards.
 
         ``bind("experts.{}.weight", array)`` binds one parameter, from all
@@ -83,7 +84,7 @@ class Session(Handle):
                 a tensor that the checkpoint lacks, INVALID_ARGUMENT for
                 another shape or type, DATA_LOSS for a damaged file.
         """
-        if value is not None:
+        if value is not _NOTHING:
             self._bind_one(source, value)
         elif isinstance(source, collections.abc.Mapping):
             for name, array in source.items():

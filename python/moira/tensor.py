@@ -81,7 +81,8 @@ class Tensor:
                 dtype = importlib.import_module("ml_dtypes").bfloat16
             except ImportError:
                 raise invalid("expected the package ml_dtypes for an array of "
-                              "bf16 in numpy; torch() needs none") from None
+                              "bf16 in numpy; returns = 'torch' or 'moira' "
+                              "needs none") from None
         else:
             dtype = numpy.dtype(_NUMPY_OF[self.dtype])
         if self.nbytes == 0:

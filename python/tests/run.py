@@ -22,8 +22,7 @@ def main(arguments):
     missing = [m for m in needs if importlib.util.find_spec(m) is None]
     if missing:
         other = os.environ.get("MOIRA_TORCH_PYTHON")
-        if other and os.path.realpath(other) != os.path.realpath(
-                sys.executable) or other and other != sys.executable:
+        if other and other != sys.executable:
             os.environ.pop("MOIRA_TORCH_PYTHON")
             os.execv(other, [other, *sys.argv])
         print(f"skipped: {sys.executable} has no {', '.join(missing)}; "

@@ -314,6 +314,8 @@ class Parameters(Case):
                 (lambda: self.session.bind("bias", 7),
                  Status.INVALID_ARGUMENT, "parameter 'bias': expected an "
                  "array of numpy, torch, dlpack"),
+                (lambda: self.session.bind("bias", None),
+                 Status.INVALID_ARGUMENT, "got NoneType"),
                 (lambda: self.session.bind("no-such-file.safetensors"),
                  Status.NOT_FOUND, "no-such-file.safetensors"),
                 (lambda: self.session.bind(7), Status.INVALID_ARGUMENT,

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Several threads; memory over many steps."""
 
+import os
 import threading
 import time
 import unittest
 
 import moira
 from moira import MoiraError, Status
-from support import BUNDLE, EXPECTED, MIXTRAL, buffer, resident, rows, weights
+from support import (BUNDLE, EXPECTED, MIXTRAL, buffer, python, resident, rows,
+                     weights)
 
 
 def together(action, count=8):
@@ -111,6 +113,34 @@ class Threads(unittest.TestCase):
         # one switch interval before the call.
         self.assertGreater(seconds, 0.01)
         self.assertGreater(counted, 100)
+
+
+class Forks(unittest.TestCase):
+    def test_fork(self):
+        # In a process of its own: one that has no other threads of tests.
+        status, output = python(f"""
+import os, sys, moira
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+from support import *
+session = moira.Bundle(BUNDLE).session()
+session.bind(weights())
+kept = session(rows(), returns="moira")
+child = os.fork()
+if child == 0:
+    try:
+        session(rows())
+    except moira.MoiraError as error:
+        print(error.message, kept.tolist() == EXPECTED, flush=True)
+    other = moira.Bundle(BUNDLE)
+    print(other.entry.name, flush=True)
+    del session, kept
+    sys.exit(3)
+print(os.WEXITSTATUS(os.waitpid(child, 0)[1]))
+print(session(rows(), returns="moira").tolist() == EXPECTED)
+""")
+        self.assertEqual(output, "session: expected the process that made it, "
+                         "got a fork of it True\nmain\n3\nTrue\n")
+        self.assertEqual(status, 0)
 
 
 class FlatMemory(unittest.TestCase):
