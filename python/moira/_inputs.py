@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import warnings
+from typing import Any, Dict
 
 from . import _abi
 from ._abi import DLTensor
@@ -106,7 +107,8 @@ def _from_torch(tensor, what, policy, writable):
     return View(tensor.data_ptr(), dtype, tuple(tensor.shape), tensor, "torch")
 
 
-_numpy_types = {}  # numpy builds the name of a type anew every time
+# numpy builds the name of a type anew every time.
+_numpy_types: Dict[Any, str] = {}
 
 
 def _from_numpy(array, what, policy, writable):

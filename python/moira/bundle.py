@@ -138,7 +138,7 @@ class Bundle(Handle):
         check(lib.moira_bundle_manifest(self._cell.pointer,
                                         ctypes.byref(text)))
         #: The manifest (docs/bundle.md) as a dict.
-        self.manifest: dict = json.loads(text.value)
+        self.manifest: dict = json.loads(text.value or b"")
         #: Entries by name, in the bundle's order.
         self.entries: Dict[str, Entry] = {}
         for i, described in enumerate(self.manifest["entries"]):

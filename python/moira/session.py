@@ -5,7 +5,7 @@
 import collections.abc
 import ctypes
 import os
-from typing import Any, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi, _inputs, statistics, tensor, training
 from ._library import Handle, check, encode, invalid, lib
@@ -13,7 +13,7 @@ from .bundle import Bundle
 
 _EXCHANGES = ("linear", "hierarchical")
 _NOTHING: Any = object()  # None is a wrong array
-_LOG_LEVELS = {"quiet": 0, "error": 1, "info": 2, "debug": 3}
+_LOG_LEVELS: Dict[Any, int] = {"quiet": 0, "error": 1, "info": 2, "debug": 3}
 
 
 class Session(Handle):

@@ -7,6 +7,7 @@ import ctypes
 import importlib
 import struct
 import sys
+from typing import Dict
 
 from . import _abi
 from ._library import invalid
@@ -159,7 +160,7 @@ def _product(shape):
 # An export is a struct of C that another library reads and whose deleter it
 # calls, on any thread. The struct and its tensor live in this table until then.
 
-_exports = {}
+_exports: Dict[int, tuple] = {}
 
 
 @_DELETER

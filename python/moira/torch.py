@@ -12,7 +12,7 @@ import functools
 import itertools
 import threading
 import weakref
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, cast
 
 import torch
 from torch import nn
@@ -22,10 +22,12 @@ from ._library import invalid
 from .bundle import Bundle
 from .compiler import compile, import_layer
 from .session import Session
+from .training import Residuals
 
 # --- Programs ----------------------------------------------------------------
 
-_programs = weakref.WeakValueDictionary()
+_programs: "weakref.WeakValueDictionary[Any, Bundle]" = (
+    weakref.WeakValueDictionary())
 _programs_lock = threading.Lock()
 
 
@@ -156,12 +158,13 @@ class _PerExpert:
 # the saved ones: until the backward pass has run, longer with retain_graph, and
 # not at all under checkpointing, where the forward pass runs again. The tensor
 # holds a number by which the way back finds it.
-_kept = weakref.WeakValueDictionary()
+_kept: "weakref.WeakValueDictionary[int, Residuals]" = (
+    weakref.WeakValueDictionary())
 _numbers = itertools.count(1)
 
 
 def _keep(residuals) -> torch.Tensor:
-    memory = (ctypes.c_int64 * 1)(next(_numbers))
+    memory: Any = (ctypes.c_int64 * 1)(next(_numbers))
     memory.residuals = residuals
     _kept[memory[0]] = residuals
     return torch.frombuffer(memory, dtype=torch.int64)
@@ -283,7 +286,7 @@ class MoE(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """That of the parameters."""
-        return self.gate.weight.dtype
+        return cast(torch.Tensor, self.gate.weight).dtype
 
     def _forget_session(self):
         self._session = None

@@ -121,7 +121,7 @@ def update_options(rule: str, options: Dict[str, Any]
         raise invalid(f"optimizer: expected one of {_RULES}, got {rule!r}")
     struct = _abi.UpdateOptions()
     check(lib.moira_update_defaults(ctypes.byref(struct), _RULES.index(rule)))
-    known = [name for name, _ in struct._fields_[2:]]
+    known = [field[0] for field in struct._fields_[2:]]
     for name, value in options.items():
         if name not in known:
             raise invalid(f"optimizer: expected options of "
