@@ -19,7 +19,8 @@ DIAGNOSTIC = re.compile(
     r"(?:[a-zA-Z_>.()*-]*,\s*)?((?:\s*\"(?:[^\"\\]|\\.)*\")+)")
 
 faults, seen = [], 0
-for path, text in sources.files(sources.CODE + ("test", "cmake", "scripts"),
+for path, text in sources.files(sources.CODE + ("test", "cmake", "scripts",
+                                                 "python"),
                                 ".cpp", ".h", ".c", ".td", ".py", ".sh"):
     if "fixtures" in path.parts:
         continue

@@ -38,6 +38,11 @@ LayerWeights import::publishedNames(const ModelConfig &config, int64_t layer) {
                  /*stacked=*/false);
 }
 
+LayerWeights import::frameworkNames(const ModelConfig &config, int64_t layer) {
+  return namesIn("model.layers." + std::to_string(layer) + ".mlp.",
+                 config.family == Family::Mixtral, /*stacked=*/true);
+}
+
 /// The name of expert `e`'s own tensor.
 static std::string expertName(const std::string &name, int64_t e) {
   size_t at = name.find("{}");
@@ -79,11 +84,8 @@ import::findWeights(ModelConfig &config, int64_t layer,
                     const io::Safetensors &checkpoint) {
   // Published checkpoints first, so that messages name their tensors. The
   // framework's own layout calls the block "mlp" in every family.
-  bool mixtral = config.family == Family::Mixtral;
-  std::string block = blockName(config, layer);
-  std::string framework = "model.layers." + std::to_string(layer) + ".mlp.";
-  LayerWeights names = namesIn(block, mixtral, /*stacked=*/false);
-  LayerWeights other = namesIn(framework, mixtral, /*stacked=*/true);
+  LayerWeights names = publishedNames(config, layer);
+  LayerWeights other = frameworkNames(config, layer);
   if (checkpoint.contains(other.gate))
     names = other;
 

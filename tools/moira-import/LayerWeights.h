@@ -27,6 +27,9 @@ struct LayerWeights {
 /// The names that a checkpoint of this family uses on disk.
 LayerWeights publishedNames(const ModelConfig &config, int64_t layer);
 
+/// The names that the framework uses in memory, where all experts are stacked.
+LayerWeights frameworkNames(const ModelConfig &config, int64_t layer);
+
 /// Finds the layer's tensors in `checkpoint`, which holds them as published or
 /// as the framework keeps them in memory, and checks their shapes. Sets
 /// config.dtype to the router's type where it is not set.

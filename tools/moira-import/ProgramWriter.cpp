@@ -27,8 +27,9 @@ constexpr Scope bodyScope = {"    ", "%n", "%f0"};
 class ProgramWriter {
 public:
   ProgramWriter(const ModelConfig &config, int64_t layer,
-                const LayerWeights &weights)
-      : config(config), layer(layer), weights(weights), os(text),
+                const LayerWeights &weights, bool returnsLogits)
+      : config(config), layer(layer), weights(weights),
+        returnsLogits(returnsLogits), os(text),
         type(runtime::name(*config.dtype)),
         isNarrow(*config.dtype != io::DataType::F32) {}
 
@@ -109,6 +110,7 @@ private:
   const ModelConfig &config;
   int64_t layer;
   const LayerWeights &weights;
+  bool returnsLogits;
   std::string text;
   llvm::raw_string_ostream os;
   std::string type;
@@ -142,7 +144,10 @@ void ProgramWriter::writeHead() {
                  stacked ? ", part = 1 of 2" : "", ",");
   writeParameter("down", stack(config.hidden, config.width), weights.down, "",
                  ")");
-  os << formatv("    -> {0} {{\n", rows(config.hidden, type));
+  std::string results = rows(config.hidden, type);
+  if (returnsLogits)
+    results = formatv("({0}, {1})", results, rows(config.experts, type));
+  os << formatv("    -> {0} {{\n", results);
 }
 
 void ProgramWriter::writeRouter() {
@@ -280,13 +285,17 @@ void ProgramWriter::writeExperts() {
 void ProgramWriter::writeCombine() {
   std::string in = rows(config.hidden, type);
   os << formatv("  %y = moe.combine %results, %slots weights(%weights : {0})\n"
-                "      : {1}, {2} -> {1}\n"
-                "  return %y : {1}\n"
-                "}\n",
+                "      : {1}, {2} -> {1}\n",
                 rows(choices(), "f32"), in, rows(choices(), "i32"));
+  if (returnsLogits)
+    os << formatv("  return %y, %logits : {0}, {1}\n}\n", in,
+                  rows(config.experts, type));
+  else
+    os << formatv("  return %y : {0}\n}\n", in);
 }
 
 std::string import::writeProgram(const ModelConfig &config, int64_t layer,
-                                 const LayerWeights &weights) {
-  return ProgramWriter(config, layer, weights).write();
+                                 const LayerWeights &weights,
+                                 bool returnsLogits) {
+  return ProgramWriter(config, layer, weights, returnsLogits).write();
 }

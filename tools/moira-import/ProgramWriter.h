@@ -14,9 +14,11 @@ namespace moira::import {
 /// The text of a module with one function, @main, from rows `tensor<?xDxT>` to
 /// rows of the same type. Sums are f32; a value is rounded to the rows' type
 /// exactly where the model's own code rounds it, except in the last sum, which
-/// is rounded once. config.dtype is set.
+/// is rounded once. config.dtype is set. With `returnsLogits` the router's
+/// logits are a second result.
 std::string writeProgram(const ModelConfig &config, int64_t layer,
-                         const LayerWeights &weights);
+                         const LayerWeights &weights,
+                         bool returnsLogits = false);
 
 } // namespace moira::import
 

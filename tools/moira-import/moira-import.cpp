@@ -47,6 +47,16 @@ static cl::opt<bool>
                         "published checkpoints do"),
                cl::cat(category));
 
+static cl::opt<bool>
+    stacked("stacked",
+            cl::desc("With --config-only: name the tensors as the framework "
+                     "keeps them in memory, all experts in one"),
+            cl::cat(category));
+static cl::opt<bool>
+    routerLogits("router-logits",
+                 cl::desc("The program also returns the router's logits"),
+                 cl::cat(category));
+
 static cl::opt<std::string>
     randomPath("make-random",
                cl::desc("Write a checkpoint with random weights instead"),
@@ -120,7 +130,8 @@ static llvm::Expected<std::string> importLayer() {
                  << config->experts << ", got " << config->topK
                  << "; every expert is chosen\n";
 
-  LayerWeights weights = publishedNames(*config, *layer);
+  LayerWeights weights = stacked ? frameworkNames(*config, *layer)
+                                 : publishedNames(*config, *layer);
   if (!configOnly) {
     auto checkpoint = io::Safetensors::open(checkpointPath);
     if (!checkpoint.ok())
@@ -136,7 +147,7 @@ static llvm::Expected<std::string> importLayer() {
   if (!config->dtype)
     return makeError(configPath + ": key 'dtype': expected float32, bfloat16 "
                                   "or float16, got nothing; --dtype sets it");
-  return writeProgram(*config, *layer, weights);
+  return writeProgram(*config, *layer, weights, routerLogits);
 }
 
 static llvm::Error run() {
@@ -145,6 +156,9 @@ static llvm::Error run() {
     return makeError("expected either a checkpoint folder or --make-random");
   if (isRandom)
     return makeRandom();
+  if (stacked && !configOnly)
+    return makeError("--stacked: expected --config-only, since a checkpoint's "
+                     "tensors have their names");
   llvm::Expected<std::string> program = importLayer();
   if (!program)
     return program.takeError();
