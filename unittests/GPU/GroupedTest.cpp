@@ -27,13 +27,16 @@ static GPUSchedule warpgroup(int64_t groups, int64_t n, int64_t stages) {
 /// Runs a case in turn and under two random schedules, with all checks.
 static void check(const GroupedCase &grouped) {
   GroupedRun run(grouped);
+  bool hasColumnCopies = grouped.transposed || grouped.contraction;
   for (uint64_t seed : {0, 7, 11}) {
     EmulatedOptions options;
     options.checks = emulator::Checks::all();
     options.seed = seed;
     Status status = run.run(options);
     ASSERT_TRUE(status.ok()) << status.message << '\n' << run.report.text();
-    EXPECT_EQ(run.report.counters.bankConflicts, 0u);
+    // Rows of an odd number of elements are copied one by one.
+    if (grouped.k % 2 == 0 && (grouped.n % 2 == 0 || !hasColumnCopies))
+      EXPECT_EQ(run.report.counters.bankConflicts, 0u);
     ASSERT_NO_FATAL_FAILURE(run.expectAnswer()) << "seed " << seed;
   }
 }

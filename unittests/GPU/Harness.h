@@ -77,7 +77,6 @@ public:
     return all;
   }
 
-  void *const *operator&() const { return &memory; }
   void *memory = nullptr;
   const int64_t bytes;
 
