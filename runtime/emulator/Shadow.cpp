@@ -9,89 +9,95 @@ using namespace moira::emulator;
 /// time are reported, though the hardware would not mind.
 static constexpr int cellBytes = 2;
 
+/// Whether nothing orders `last` before an access with this knowledge.
+static bool isUnordered(const LastAccess &last, const Access &access) {
+  if (last.actor == LastAccess::nobody)
+    return false;
+  if (last.block != access.block)
+    return true;
+  return last.actor != access.actor &&
+         access.knowledge->seen[last.actor] < last.clock;
+}
+
+static Conflict conflictWith(const LastAccess &last, bool writes,
+                             Conflict::Kind kind = Conflict::Order) {
+  return {kind, writes, last.actor, last.site, last.block};
+}
+
+void CellMap::addReader(Cell &cell, uint64_t index, const Access &access) {
+  const Clock &seen = access.knowledge->seen;
+  LastAccess own{access.actor, seen[access.actor], access.site, access.block};
+  if (cell.read.actor != LastAccess::nobody &&
+      cell.read.block != access.block) {
+    // Readers of several blocks: any write after them is a conflict, so one of
+    // them is enough to remember.
+    cell.read = own;
+    cell.read.block = LastAccess::many;
+    return;
+  }
+  if (cell.read.actor != LastAccess::many && !isUnordered(cell.read, access)) {
+    cell.read = own;
+    return;
+  }
+  std::vector<LastAccess> &list = readers[index];
+  if (cell.read.actor >= 0)
+    list = {cell.read};
+  auto place =
+      std::find_if(list.begin(), list.end(), [&](const LastAccess &reader) {
+        return reader.actor == access.actor;
+      });
+  if (place == list.end())
+    list.push_back(own);
+  else
+    *place = own;
+  cell.read.actor = LastAccess::many;
+}
+
+Conflict CellMap::findReader(const Cell &cell, uint64_t index,
+                             const Access &access) {
+  if (cell.read.actor == LastAccess::many && cell.read.block == access.block) {
+    for (const LastAccess &reader : readers[index])
+      if (isUnordered(reader, access))
+        return conflictWith(reader, false);
+    return {};
+  }
+  return isUnordered(cell.read, access) ? conflictWith(cell.read, false)
+                                        : Conflict();
+}
+
 Conflict CellMap::access(Cell &cell, uint64_t index, const Access &access) {
   const Knowledge &known = *access.knowledge;
-  bool writes = access.kind != AccessKind::Read;
-  bool bothAtomic = access.kind == AccessKind::Atomic && cell.atomicWrote;
   Conflict found;
-  auto conflict = [&](Conflict::Kind kind, bool otherWrites, int32_t actor,
-                      int32_t site, int32_t block) {
-    if (!found.kind)
-      found = {kind, otherWrites, actor, site, block};
-  };
+  if (isUnordered(cell.write, access))
+    found = conflictWith(cell.write, true);
+  else if (access.engine && cell.write.actor != LastAccess::nobody &&
+           !cell.engineWrote &&
+           known.fenced[cell.write.actor] < cell.write.clock)
+    found = conflictWith(cell.write, true, Conflict::Proxy);
+  else if (access.kind != AccessKind::Atomic &&
+           isUnordered(cell.atomic, access))
+    found = conflictWith(cell.atomic, true);
+  else if (access.kind != AccessKind::Read)
+    found = findReader(cell, index, access);
 
-  if (cell.writer != Cell::nobody && !bothAtomic) {
-    if (cell.writeBlock != access.block)
-      conflict(Conflict::Order, true, cell.writer, cell.writeSite,
-               cell.writeBlock);
-    else if (cell.writer != access.actor) {
-      if (known.seen[cell.writer] < cell.writeClock)
-        conflict(Conflict::Order, true, cell.writer, cell.writeSite,
-                 cell.writeBlock);
-      else if (access.engine && !cell.engineWrote &&
-               known.fenced[cell.writer] < cell.writeClock)
-        conflict(Conflict::Proxy, true, cell.writer, cell.writeSite,
-                 cell.writeBlock);
-    }
-  }
-
-  if (!writes) {
-    if (cell.reader == Cell::nobody || cell.readBlock == access.block) {
-      bool ordered =
-          cell.reader == Cell::nobody || cell.reader == access.actor ||
-          (cell.reader >= 0 && known.seen[cell.reader] >= cell.readClock);
-      if (!ordered) {
-        std::vector<Reader> &list = readers[index];
-        if (cell.reader >= 0)
-          list = {{cell.reader, cell.readClock, cell.readSite}};
-        auto own = std::find_if(list.begin(), list.end(), [&](Reader &r) {
-          return r.actor == access.actor;
-        });
-        if (own == list.end())
-          own = list.insert(own, {access.actor, 0, -1});
-        own->clock = known.seen[access.actor];
-        own->site = access.site;
-        cell.reader = Cell::many;
-      } else {
-        cell.reader = access.actor;
-        cell.readClock = known.seen[access.actor];
-        cell.readSite = access.site;
-      }
-      cell.readBlock = access.block;
-    } else {
-      // Readers of several blocks: any write after them is a conflict, so one
-      // of them is enough to remember.
-      cell.reader = access.actor;
-      cell.readClock = known.seen[access.actor];
-      cell.readSite = access.site;
-      cell.readBlock = Cell::many;
-    }
-    return found;
-  }
-
-  if (cell.reader != Cell::nobody) {
-    if (cell.readBlock != access.block)
-      conflict(Conflict::Order, false, cell.reader, cell.readSite,
-               cell.readBlock);
-    else if (cell.reader == Cell::many) {
-      for (const Reader &reader : readers[index])
-        if (reader.actor != access.actor &&
-            known.seen[reader.actor] < reader.clock)
-          conflict(Conflict::Order, false, reader.actor, reader.site,
-                   cell.readBlock);
+  LastAccess own{access.actor, known.seen[access.actor], access.site,
+                 access.block};
+  switch (access.kind) {
+  case AccessKind::Read:
+    addReader(cell, index, access);
+    break;
+  case AccessKind::Atomic:
+    cell.atomic = own;
+    break;
+  case AccessKind::Write:
+    if (cell.read.actor == LastAccess::many)
       readers.erase(index);
-    } else if (cell.reader != access.actor &&
-               known.seen[cell.reader] < cell.readClock)
-      conflict(Conflict::Order, false, cell.reader, cell.readSite,
-               cell.readBlock);
+    cell.read = LastAccess();
+    cell.atomic = LastAccess();
+    cell.write = own;
+    cell.engineWrote = access.engine;
+    break;
   }
-  cell.reader = Cell::nobody;
-  cell.writer = access.actor;
-  cell.writeClock = known.seen[access.actor];
-  cell.writeSite = access.site;
-  cell.writeBlock = access.block;
-  cell.engineWrote = access.engine;
-  cell.atomicWrote = access.kind == AccessKind::Atomic;
   return found;
 }
 

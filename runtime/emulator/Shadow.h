@@ -77,14 +77,19 @@ struct Conflict {
   int32_t actor = -1, site = -1, block = -1;
 };
 
-/// The last accesses of two bytes.
-struct Cell {
+/// One access that a cell remembers.
+struct LastAccess {
   static constexpr int32_t nobody = -1, many = -2;
-  int32_t writer = nobody, reader = nobody;
-  uint32_t writeClock = 0, readClock = 0;
-  int32_t writeSite = -1, readSite = -1;
-  int32_t writeBlock = -1, readBlock = -1;
-  bool engineWrote = false, atomicWrote = false;
+  int32_t actor = nobody;
+  uint32_t clock = 0;
+  int32_t site = -1, block = -1;
+};
+
+/// The last accesses of two bytes. Atomic ones are in order among each other,
+/// but with no other access, so they are remembered apart.
+struct Cell {
+  LastAccess write, read, atomic;
+  bool engineWrote = false;
 };
 
 /// Cells of a stretch of memory.
@@ -95,13 +100,12 @@ public:
   void clearReaders() { readers.clear(); }
 
 private:
-  struct Reader {
-    int32_t actor;
-    uint32_t clock;
-    int32_t site;
-  };
+  void addReader(Cell &cell, uint64_t index, const Access &access);
+  /// A reader that nothing orders before a write.
+  Conflict findReader(const Cell &cell, uint64_t index, const Access &access);
+
   /// Readers of one block that nothing orders among each other.
-  std::unordered_map<uint64_t, std::vector<Reader>> readers;
+  std::unordered_map<uint64_t, std::vector<LastAccess>> readers;
 };
 
 /// The shared memory of one block.

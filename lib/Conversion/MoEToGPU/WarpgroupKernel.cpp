@@ -236,7 +236,8 @@ void WarpgroupKernel::multiplyTile(const Tile &tile, Value count) {
       b.add(b.add(b.mul(consumer, 64), b.mul(warp, 16)), b.div(lane, 4)));
   fragment.column = column;
   auto sum = [&](int64_t w, int64_t, int64_t j, int64_t v) -> Value {
-    return b.make<LLVM::ExtractValueOp>(sums[w], 4 * j + v);
+    return b.makeHere<LLVM::ExtractValueOp>(__FILE__, __LINE__, sums[w],
+                                            4 * j + v);
   };
   fragment.sum = sum;
   emitResults(b, kernel, operands, tile, fragment);
