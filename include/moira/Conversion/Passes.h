@@ -8,6 +8,10 @@
 
 #include "mlir/Pass/Pass.h"
 
+namespace mlir::gpu {
+class GPUModuleOp;
+} // namespace mlir::gpu
+
 namespace mlir::moe {
 
 #define GEN_PASS_DECL

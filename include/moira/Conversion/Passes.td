@@ -253,4 +253,62 @@ def LowerBF16Pass : Pass<"moe-lower-bf16", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
+//===----------------------------------------------------------------------===//
+// MoEToGPU
+//===----------------------------------------------------------------------===//
+
+def LowerGPUModulePass
+    : Pass<"moe-lower-gpu-module", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "lower the kernels of a GPU module to the NVVM dialect";
+  let description = [{
+    Turns `scf`, `cf`, `arith`, `math` and `vector` in the functions of a
+    `gpu.module` into the LLVM dialect. Functions are `llvm.func` and use `nvvm`
+    already. What comes out is the contract that PTX and the emulated device
+    share: nothing of `nvvm` is lowered, and there is no inline assembly.
+    `exp` and `log` on f32 get the project's one expansion, so that kernels give
+    the bits that the processor gives.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect",
+                           "::mlir::cf::ControlFlowDialect",
+                           "::mlir::math::MathDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// NVVMToEmulator
+//===----------------------------------------------------------------------===//
+
+def EmulateNVVMPass : Pass<"moe-emulate-nvvm", "::mlir::ModuleOp"> {
+  let summary = "make host code of GPU kernels, for the emulated device";
+  let description = [{
+    Moves the functions of each `gpu.module` (of the LLVM and NVVM dialects) into
+    the module around it and replaces every `nvvm` op by a call through a table
+    of functions (`moira/emulator_abi.h`). With `instrument`, loads and stores of
+    shared and global memory announce themselves, which is what the checks of
+    the device need. Pointers lose their address spaces; a shared pointer that
+    becomes an integer becomes its offset in the shared window, as on the
+    hardware. Roundings to bf16 become integer arithmetic.
+
+    An op without an emulation is an error that names it; none is skipped. Each
+    call carries the number of its site, op and source position.
+
+    ```mlir
+    gpu.module @kernels {
+      llvm.func @copy(%p: !llvm.ptr<1>) attributes {nvvm.kernel} {
+        nvvm.barrier0
+        llvm.return
+      }
+    }
+    ```
+
+    becomes the function `@copy_kernels`, which loads the barrier's address from
+    the table and calls it, and the constant `@moira_emu_module_kernels`, which
+    describes kernels, parameters and sites to the loader.
+  }];
+  let options = [
+    Option<"instrument", "instrument", "bool", "true",
+           "announce loads and stores">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 #endif // MOIRA_CONVERSION_PASSES_TD

@@ -1,0 +1,60 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Work is done when somebody waits for it, one piece at a time, from whichever
+// queue comes next: queues that nothing orders run in different orders with
+// different seeds.
+
+#ifndef MOIRA_RUNTIME_DEVICE_EMULATED_QUEUES_H
+#define MOIRA_RUNTIME_DEVICE_EMULATED_QUEUES_H
+
+#include "device/Device.h"
+
+#include <deque>
+#include <functional>
+#include <map>
+
+namespace moira::runtime {
+
+class EmulatedQueues {
+public:
+  void setSeed(uint64_t seed) { state = seed; }
+
+  Queue createQueue();
+  /// Does what is left in it first.
+  Status destroyQueue(Queue queue);
+  Event createEvent();
+  Status destroyEvent(Event event);
+  Status record(Event event, Queue queue);
+  Status wait(Queue queue, Event event);
+  Status push(Queue queue, std::function<Status()> work);
+  Status synchronize(Queue queue);
+
+private:
+  struct Item {
+    enum { Work, Record, Wait } kind;
+    std::function<Status()> work;
+    Event event = 0;
+    uint64_t time = 0; ///< which of the event's records
+  };
+  struct State {
+    std::deque<Item> items;
+    Status failure; ///< the first one; later work is dropped
+  };
+  struct EventState {
+    uint64_t recorded = 0, happened = 0;
+  };
+  Status findQueue(Queue queue, State *&found);
+  Status findEvent(Event event, EventState *&found);
+  bool isReady(const State &state);
+  void step(State &state);
+
+  std::map<Queue, State> queues;
+  std::map<Event, EventState> events;
+  uint64_t next = 1;
+  uint64_t state = 0; ///< of the random order; 0: in turn
+};
+
+} // namespace moira::runtime
+
+#endif // MOIRA_RUNTIME_DEVICE_EMULATED_QUEUES_H
