@@ -35,8 +35,8 @@ Value LossBuilder::buildBalance(Value tokens) {
                    {{out, {0}}}, [&](ValueRange args) {
                      Value zero = b.i32(0), one = number(1);
                      Value none = arith::OrIOp::create(
-                         b, b.compare(CmpIPredicate::eq, args[1], zero),
-                         b.compare(CmpIPredicate::eq, args[2], zero));
+                         b, b.compare(arith::CmpIPredicate::eq, args[1], zero),
+                         b.compare(arith::CmpIPredicate::eq, args[2], zero));
                      Value divisor = b.mul(toReal(args[1]), toReal(args[2]));
                      divisor = b.select(none, one, divisor);
                      Value product = b.mul(number(op.getNumExperts()), args[0]);
@@ -64,7 +64,7 @@ Value LossBuilder::findThresholds() {
   Value experts = b.i32(op.getNumExperts());
   return b.generic(
       "pr", {{op.getIds(), {0, 1}}}, {{last, {0}}}, [&](ValueRange args) {
-        Value used = b.compare(CmpIPredicate::ult, args[0], experts);
+        Value used = b.compare(arith::CmpIPredicate::ult, args[0], experts);
         return Values{b.select(used, args[0], args[1])};
       })[0];
 }
@@ -86,7 +86,7 @@ Value LossBuilder::buildLoads(Value scores) {
   Value threshold =
       b.generic("pr", {{noisy, {0, 1}}, {last, {0}}},
                 {{b.filled({tokens}, zero), {0}}}, [&](ValueRange args) {
-                  Value here = b.compare(CmpIPredicate::eq, args[1],
+                  Value here = b.compare(arith::CmpIPredicate::eq, args[1],
                                          b.toI32(b.loopIndex(1)));
                   return Values{b.add(args[2], b.select(here, args[0], zero))};
                 })[0];
@@ -100,7 +100,7 @@ Value LossBuilder::buildLoads(Value scores) {
         Value difference = b.mul(b.sub(args[0], args[1]), factor);
         Value chance = b.mul(
             number(0.5), b.add(number(1), math::ErfOp::create(b, difference)));
-        Value none = b.compare(CmpIPredicate::slt, args[2], b.i32(0));
+        Value none = b.compare(arith::CmpIPredicate::slt, args[2], b.i32(0));
         return Values{b.select(none, zero, chance)};
       })[0];
 }
@@ -162,7 +162,7 @@ Value LossBuilder::average(Value losses, Value tokens) {
   };
   Value sum = total(losses, number(0), [](Value loss) { return loss; });
   Value count = total(tokens, b.i32(0), [&](Value number) {
-    Value some = b.compare(CmpIPredicate::sgt, number, b.i32(0));
+    Value some = b.compare(arith::CmpIPredicate::sgt, number, b.i32(0));
     return b.select(some, b.i32(1), b.i32(0));
   });
   return b.generic(

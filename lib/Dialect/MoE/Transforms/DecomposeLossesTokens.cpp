@@ -43,14 +43,14 @@ void LossBuilder::findBlocks() {
   Value ends = b.filled({numBlocks}, b.i32(0));
   ends = b.generic("pr", {{blocks, {1}}}, {{ends, {0}}}, [&](ValueRange args) {
     Value before =
-        b.compare(CmpIPredicate::ule, b.loopIndex(1), b.loopIndex(0));
+        b.compare(arith::CmpIPredicate::ule, b.loopIndex(1), b.loopIndex(0));
     return Values{b.add(args[1], b.select(before, args[0], b.i32(0)))};
   })[0];
   blockOf = b.filled({b.size(logits, 0)}, b.i32(0));
   blockOf =
       b.generic("pr", {{ends, {1}}}, {{blockOf, {0}}}, [&](ValueRange args) {
         Value behind =
-            b.compare(CmpIPredicate::sge, b.toI32(b.loopIndex(0)), args[0]);
+            b.compare(arith::CmpIPredicate::sge, b.toI32(b.loopIndex(0)), args[0]);
         return Values{b.add(args[1], b.select(behind, b.i32(1), b.i32(0)))};
       })[0];
 }
@@ -106,7 +106,7 @@ Value LossBuilder::sumBlocks(Value rows) {
       kinds, {{rows, in}, {blockOf, {row}}}, {{sums, out}},
       [&](ValueRange args) {
         Value here =
-            b.compare(CmpIPredicate::eq, args[1], b.toI32(b.loopIndex(0)));
+            b.compare(arith::CmpIPredicate::eq, args[1], b.toI32(b.loopIndex(0)));
         return Values{b.add(args[2], b.select(here, args[0], zero))};
       })[0];
 }
@@ -153,7 +153,7 @@ Value LossBuilder::cleanLogits(Value raw) {
   Value out = b.empty({b.size(raw, 0), b.size(raw, 1)}, real);
   return b.map(raw, out, [&](ValueRange args) {
     Value wide = b.toReal(args[0], real);
-    Value high = b.compare(CmpFPredicate::OGT, wide, largest);
+    Value high = b.compare(arith::CmpFPredicate::OGT, wide, largest);
     Value clean = b.select(high, largest, wide);
     return b.select(b.isNaN(wide), lowest, clean);
   });
@@ -174,7 +174,7 @@ Value LossBuilder::scoreTokens(Value clean, Value *logSum) {
       Value bounded = b.max(args[0], least);
       Value power = math::ExpOp::create(b, arith::NegFOp::create(b, bounded));
       Value score = arith::DivFOp::create(b, one, b.add(one, power));
-      Value absent = b.compare(CmpFPredicate::OEQ, args[0], none);
+      Value absent = b.compare(arith::CmpFPredicate::OEQ, args[0], none);
       return b.select(absent, zero, score);
     });
   } else {
@@ -194,13 +194,13 @@ Value LossBuilder::scoreTokens(Value clean, Value *logSum) {
       "pr", {{powers, {0, 1}}}, {{b.filled({tokens}, zero), {0}}},
       [&](ValueRange args) { return Values{b.add(args[1], args[0])}; })[0];
   auto safe = [&](Value sum) {
-    return b.select(b.compare(CmpFPredicate::OEQ, sum, zero), one, sum);
+    return b.select(b.compare(arith::CmpFPredicate::OEQ, sum, zero), one, sum);
   };
   if (logSum) {
     *logSum =
         b.generic("p", {{sums, {0}}, {top, {0}}},
                   {{b.empty({tokens}, real), {0}}}, [&](ValueRange args) {
-                    Value empty = b.compare(CmpFPredicate::OEQ, args[0], zero);
+                    Value empty = b.compare(arith::CmpFPredicate::OEQ, args[0], zero);
                     Value log = math::LogOp::create(b, safe(args[0]));
                     return Values{b.select(empty, zero, b.add(args[1], log))};
                   })[0];
@@ -246,11 +246,11 @@ Value LossBuilder::countPairs() {
   pairs = b.generic(
       "ppr", {{op.getIds(), {0, 2}}}, {{pairs, {0, 1}}}, [&](ValueRange args) {
         Value chosen =
-            b.compare(CmpIPredicate::eq, args[0], b.toI32(b.loopIndex(1)));
+            b.compare(arith::CmpIPredicate::eq, args[0], b.toI32(b.loopIndex(1)));
         if (op.getKind() == LossKind::GShard)
           chosen = arith::AndIOp::create(
               b, chosen,
-              b.compare(CmpIPredicate::eq, b.loopIndex(2), b.index(0)));
+              b.compare(arith::CmpIPredicate::eq, b.loopIndex(2), b.index(0)));
         Value one = b.select(chosen, b.i32(1), b.i32(0));
         return Values{b.add(args[1], one)};
       })[0];
