@@ -145,6 +145,33 @@ void Reverse::markVaried(Operation *op) {
       varied.insert(result);
 }
 
+Value Reverse::getSlots(Value value) const {
+  Rows known = rows.lookup(value);
+  return known.isAway ? Value() : known.slots;
+}
+
+/// Follows rows from where they are dispatched to where they are combined.
+void Reverse::markRows(Operation *op) {
+  if (auto dispatch = dyn_cast<DispatchOp>(op)) {
+    rows[dispatch->getResult(0)] = {dispatch.getSlots(), false};
+    return;
+  }
+  if (isa<CombineOp, PairDotOp>(op))
+    return;
+  Rows found;
+  for (Value operand : op->getOperands())
+    if (Rows known = rows.lookup(operand); known.slots)
+      found = known;
+  if (!found.slots)
+    return;
+  if (auto exchange = dyn_cast<ExchangeOp>(op))
+    found.isAway = exchange.getDirection() == Direction::ToExperts;
+  auto expert = dyn_cast<ExpertOp>(op);
+  for (auto [i, result] : llvm::enumerate(op->getResults()))
+    if (isa<RankedTensorType>(result.getType()) && !(expert && expert.isSum(i)))
+      rows[result] = found;
+}
+
 LogicalResult Reverse::differentiate(Operation *op) {
   if (auto softmax = dyn_cast<linalg::SoftmaxOp>(op))
     return differentiateSoftmax(*this, softmax);
@@ -168,8 +195,10 @@ LogicalResult Reverse::differentiate(Operation *op) {
 
 void Reverse::analyse() {
   for (Operation &op : block.without_terminator())
-    if (isForward(&op))
+    if (isForward(&op)) {
       markVaried(&op);
+      markRows(&op);
+    }
 }
 
 LogicalResult Reverse::run() {

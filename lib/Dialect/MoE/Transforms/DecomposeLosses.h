@@ -56,7 +56,7 @@ private:
   OpFoldResult attr(int64_t value) { return b.getIndexAttr(value); }
   /// `sum / count`, 0 where there is nothing.
   Value divide(Value sum, Value count) {
-    Value none = b.compare(CmpIPredicate::eq, count, b.i32(0));
+    Value none = b.compare(arith::CmpIPredicate::eq, count, b.i32(0));
     Value divisor = b.select(none, number(1), toReal(count));
     return b.select(none, number(0), arith::DivFOp::create(b, sum, divisor));
   }
