@@ -96,7 +96,7 @@ Session::Impl::checkGradients(const Residuals &residuals, const EntrySpec &back,
                   concat("expected ", back.inputs.size() - given,
                          " gradients of results, got ", inputs.size() - given));
   size_t next = given;
-  for (int64_t i = 0; i < spec.ownResults(); ++i) {
+  for (int64_t i = 0; i < spec.programResults(); ++i) {
     if (!isFloat(spec.results[i].dtype))
       continue;
     const TensorView &gradient = inputs[next++];

@@ -473,3 +473,41 @@ TEST(Layer, AFirstTokenThatIsDroppedHidesNoOther) {
   }
   EXPECT_EQ(checkGradients(text, arguments), "");
 }
+
+/// Rows that no slot names hold anything: outside of experts, too, a sum over
+/// rows leaves them out.
+TEST(Layer, SumsOverDispatchedRowsLeaveOutTheTail) {
+  for (bool padded : {false, true}) {
+    LayerText layer;
+    layer.capacity = "2";
+    layer.padded = padded;
+    std::string text = print(layer);
+    std::string rows = padded ? "tensor<3x?x3xf64>" : "tensor<?x3xf64>";
+    size_t at = text.find("  %result = moe.combine %out");
+    text.replace(text.find("%out,", at), 5, "%all,");
+    text.insert(at,
+                std::string("  %d1 = arith.constant 1 : index\n"
+                            "  %count = tensor.dim %out, ") +
+                    (padded ? "%d1" : "%first") + " : " + rows +
+                    "\n  %all_e = tensor.empty(%count) : " + rows +
+                    "\n  %all = linalg.generic {indexing_maps = [" +
+                    (padded ? "affine_map<(e, p, n) -> (e, p, n)>, "
+                              "affine_map<(e, p, n) -> (n)>, "
+                              "affine_map<(e, p, n) -> (e, p, n)>]"
+                            : "#mn, #col, #mn]") +
+                    ", iterator_types = [" + (padded ? "\"parallel\", " : "") +
+                    "\"parallel\", \"parallel\"]} ins(%out, %scale : " + rows +
+                    ", tensor<3xf64>) outs(%all_e : " + rows +
+                    ") {\n  ^bb0(%a: f64, %b: f64, %o: f64):\n"
+                    "    %p = arith.mulf %a, %b : f64\n"
+                    "    linalg.yield %p : f64\n  } -> " +
+                    rows + "\n");
+    std::string end = ") -> (tensor<?x3xf64>, tensor<?x2xi32>";
+    text.replace(text.find(end), 1,
+                 ", %scale: tensor<3xf64> {moe.param = "
+                 "#moe.param<\"scale\">})");
+    std::vector<Argument> arguments = argumentsOf(layer, 6);
+    arguments.push_back(randomArgument("scale", {3}, 11));
+    EXPECT_EQ(checkGradients(text, arguments), "") << text;
+  }
+}
