@@ -5,20 +5,20 @@
 
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[ROWS:.*]]: tensor<?x8xf32>, %[[M:.*]]: tensor<2x4xi32>, %[[W:.*]]: tensor<2x16x8xf32>, %[[BOUND:.*]]: index)
-// CHECK: %[[G:.*]], %[[N:.*]] = moe.receive_sizes %[[M]] at <ranks = 2, experts = 4, slots = 2> equal {layer = 0 : i64}
+// CHECK: %[[S:.*]]:2 = moe.receive_sizes %[[M]] at <ranks = 2, experts = 4, slots = 2> equal {layer = 0 : i64}
 // CHECK: %[[D:.*]] = moe.chunks equal {layer = 0 : i64}
 // CHECK-DAG: %[[E0:.*]] = tensor.empty(%[[BOUND]]) : tensor<?x16xf32>
-// CHECK-DAG: %[[E1:.*]] = tensor.empty(%[[N]]) : tensor<?x8xf32>
-// CHECK-DAG: %[[E2:.*]] = tensor.empty(%[[N]]) : tensor<?x16xf32>
+// CHECK-DAG: %[[E1:.*]] = tensor.empty(%[[S]]#1) : tensor<?x8xf32>
+// CHECK-DAG: %[[E2:.*]] = tensor.empty(%[[S]]#1) : tensor<?x16xf32>
 // CHECK: %[[L:.*]]:3 = scf.for %[[I:.*]] = %{{.*}} to %[[D]] step %{{.*}} iter_args(%[[A0:.*]] = %[[E0]], %[[A1:.*]] = %[[E1]], %[[A2:.*]] = %[[E2]])
-// CHECK: %[[GI:.*]], %[[NI:.*]] = moe.receive_sizes {{.*}} chunk(%[[I]] of %[[D]])
+// CHECK: moe.receive_sizes {{.*}} chunk(%[[I]] of %[[D]])
 // CHECK: %[[AWAY:.*]] = moe.exchange to_experts {{.*}} chunk(%[[I]] of %[[D]])
 // CHECK: %[[Y:.*]]:2 = moe.expert rows(%[[AWAY]]
 // CHECK: %[[B:.*]] = moe.exchange to_tokens %[[Y]]#0, {{.*}} init(%[[A0]]
 // CHECK: %[[X:.*]] = moe.merge_rows %[[AWAY]], %[[M]] chunk(%[[I]] of %[[D]]) at <ranks = 2, experts = 4, slots = 2> equal init(%[[A1]] : tensor<?x8xf32>) {layer = 0 : i64, moe.queue = "compute", moe.stage = 1 : i64}
 // CHECK: %[[H:.*]] = moe.merge_rows %[[Y]]#1, %[[M]] chunk(%[[I]] of %[[D]]) {{.*}} init(%[[A2]] : tensor<?x16xf32>)
 // CHECK: scf.yield %[[B]], %[[X]], %[[H]]
-// CHECK: return %[[L]]#0, %[[G]], %[[N]], %[[L]]#1, %[[L]]#2
+// CHECK: return %[[L]]#0, %[[S]]#0, %[[S]]#1, %[[L]]#1, %[[L]]#2
 func.func @main(%rows: tensor<?x8xf32>, %m: tensor<2x4xi32>, %w: tensor<2x16x8xf32>, %bound: index)
     -> (tensor<?x16xf32>, tensor<2xi32>, index, tensor<?x8xf32>, tensor<?x16xf32>)
     attributes {moe.backward = @main_backward, moe.residuals = 4 : i64} {
