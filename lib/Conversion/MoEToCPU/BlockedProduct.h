@@ -38,6 +38,9 @@ public:
 
   /// Whether `findPanel` makes a copy, of at most a block.
   bool makesPanels = false;
+  /// Whether a chain goes on from the sums of the one before, instead of being
+  /// added to them.
+  bool continues = false;
 
   /// Writes the item's rows of a part of the contraction to the stage.
   std::function<void(StepRange, StagePlace)> stageRows;
@@ -48,6 +51,13 @@ public:
   std::function<void(Value panel, Value sums, Value offset)> startSums;
   /// Uses the sums of a panel.
   std::function<void(Value panel, Value sums, Value offset)> finishSums;
+  /// Where it is set, uses those of `rows` rows from `first` on instead, as
+  /// soon as they are there: `stripRows` of them, fewer at the end. Of one
+  /// chain.
+  std::function<void(Value panel, Value first, Value rows, Value sums,
+                     Value offset)>
+      finishStrip;
+  int64_t stripRows = 0;
 
   /// What one item does. All of index type.
   struct Item {
@@ -69,10 +79,16 @@ public:
 
 private:
   void emitChain(LoopBuilder &b, Operation *op, const Item &item, Value chain);
+  /// Whether sums of all panels are kept at a time whatever the parts.
+  bool keepsSums() const { return continues && chains > 1; }
   void finishPanel(LoopBuilder &b, const Item &item, Value panel, Value chain,
                    Value offset);
   void emitPanel(LoopBuilder &b, Operation *op, const Item &item, Value panel,
                  StepRange part);
+  /// Emits the call for all rows, or calls for strips of them; `isEnd`: the
+  /// sums are complete then.
+  void emitCalls(LoopBuilder &b, Operation *op, const Item &item,
+                 const TileCall &call, Value panel, Value isEnd);
   void choosePrefetch(LoopBuilder &b, const Item &item, TileCall &call,
                       Value panel, StepRange part, Value done);
   int64_t stageElements() const;

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -216,7 +217,7 @@ int64_t GroupedMatmulOp::getNumExperts() {
 
 int64_t GroupedMatmulOp::getN() {
   if (getContraction())
-    return getResultType().getDimSize(1);
+    return shapedType(getRows().front()).getShape().back();
   if (hasPanels())
     return getResultType().getShape().back();
   return shapedType(getWeights().front())
@@ -232,7 +233,8 @@ int64_t GroupedMatmulOp::getK() {
 }
 
 PanelForm GroupedMatmulOp::getForm() {
-  ShapedType weight = shapedType(getWeights().front());
+  ShapedType weight =
+      getContraction() ? getResultType() : shapedType(getWeights().front());
   PanelForm form{weight.getDimSize(3), weight.getRank() == 5,
                  getBlocks(HiddenDim::N), getBlocks(HiddenDim::K)};
   if (getLayout() == WeightLayout::TransposedPanels)
@@ -289,7 +291,7 @@ static LogicalResult verifyHidden(Operation *op,
 
 /// grouped_c4: the epilogue's arguments, ops and yield.
 static LogicalResult verifyEpilogue(GroupedMatmulOp op) {
-  SmallVector<Type> expected(op.getWeights().size(), op.getAccumulatorType());
+  SmallVector<Type> expected(op.getNumAccumulators(), op.getAccumulatorType());
   for (ValueRange list :
        {ValueRange(op.getVectors()), ValueRange(op.getElements()),
         ValueRange(op.getScalars())})
@@ -319,7 +321,7 @@ static LogicalResult verifyContractionMode(GroupedMatmulOp op) {
   if (op.getRows().size() != 2 || !op.getWeights().empty() ||
       !op.getBias().empty() || op.getGather() || !op.getVectors().empty() ||
       !op.getElements().empty() || !op.getScalars().empty() || op.getHidden() ||
-      op.getEpilogue().getNumArguments() != 0 ||
+      op.getChained() || op.getEpilogue().getNumArguments() != 0 ||
       op.getEpilogue().front().getOperations().size() != 1 ||
       op.getEpilogue().front().getTerminator()->getNumOperands() != 0)
     return op.emitOpError("expected two row operands and nothing else in mode "
@@ -328,9 +330,19 @@ static LogicalResult verifyContractionMode(GroupedMatmulOp op) {
   if (a.getRank() != b.getRank())
     return op.emitOpError("expected row operands of one rank, got ")
            << a << " and " << b;
-  return verifyShape(
-      op, "result", op.getResultType(),
-      {op.getNumExperts(), a.getShape().back(), b.getShape().back()});
+  int64_t experts = op.getNumExperts(), n = op.getN(), k = op.getK();
+  ShapedType result = op.getResultType();
+  // grouped_c8
+  if (op.getLayout() == WeightLayout::NK)
+    return verifyShape(op, "result", result, {experts, n, k});
+  if (op.getLayout() != WeightLayout::Panels || result.getRank() < 4 ||
+      !result.hasStaticShape() || result.getDimSize(3) < 1 ||
+      ShapedType::isDynamic(n) || ShapedType::isDynamic(k))
+    return op.emitOpError("expected the layout nk, or panels and a result of "
+                          "static [E, ceil(N/w), K, w] in mode contraction, "
+                          "got ")
+           << stringifyWeightLayout(op.getLayout()) << " and " << result;
+  return verifyShape(op, "panels", result, op.getForm().shape(experts, n, k));
 }
 
 LogicalResult GroupedMatmulOp::verify() {
@@ -363,10 +375,18 @@ LogicalResult GroupedMatmulOp::verify() {
   if (getContraction())
     return verifyContractionMode(*this);
   // grouped_c1
-  if (getRows().size() != 1 || getWeights().empty())
+  if (getChained()) {
+    if (getWeights().size() < 2 || getRows().size() != getWeights().size() ||
+        !llvm::all_equal(getRows().getTypes()) || getGather())
+      return emitOpError("expected as many row operands, of one type, as "
+                         "weights, at least two, and no gather with chained, "
+                         "got ")
+             << getRows().size() << " and " << getWeights().size();
+  } else if (getRows().size() != 1 || getWeights().empty()) {
     return emitOpError("expected one row operand and at least one weight in "
                        "mode rows, got ")
            << getRows().size() << " and " << getWeights().size();
+  }
   ShapedType rows = shapedType(getRows().front()), result = getResultType();
   ShapedType weight = shapedType(getWeights().front());
   if (result.getRank() != rows.getRank())
@@ -375,6 +395,9 @@ LogicalResult GroupedMatmulOp::verify() {
   // getK() reads the weights, which are to be checked here.
   int64_t experts = getNumExperts(), n = getN(), k = rows.getShape().back();
   // grouped_c7
+  if (getChained() && getBlocks(HiddenDim::K) > 1)
+    return emitOpError("expected no hidden blocks of k with chained, got ")
+           << *getHidden();
   if (failed(verifyHidden(*this, getHidden(), n, k)))
     return failure();
   // grouped_c2
@@ -385,7 +408,7 @@ LogicalResult GroupedMatmulOp::verify() {
              << weight << " and " << other.getType();
   if (hasPanels()) {
     bool transposed = getLayout() == WeightLayout::TransposedPanels;
-    if (transposed && getWeights().size() != 1)
+    if (transposed && getNumAccumulators() != 1)
       return emitOpError("expected one weight of transposed panels, got ")
              << getWeights().size();
     if (weight.getRank() < 4 || !weight.hasStaticShape() ||
@@ -423,8 +446,8 @@ LogicalResult GroupedMatmulOp::verify() {
     if (failed(verifyShape(*this, "result", getResultType(i), resultShape)))
       return failure();
   // grouped_c3
-  if (!getBias().empty() && getBias().size() != getWeights().size())
-    return emitOpError("expected no bias or one per weight, got ")
+  if (!getBias().empty() && getBias().size() != getNumAccumulators())
+    return emitOpError("expected no bias or one per accumulator, got ")
            << getBias().size();
   for (auto [what, list] :
        {std::pair<StringRef, ValueRange>{"bias", ValueRange(getBias())},
@@ -454,6 +477,11 @@ GroupedMatmulOp::reifyResultShapes(OpBuilder &builder,
   SmallVector<OpFoldResult> dims;
   Value rows = getRows().front();
   int64_t rank = shapedType(rows).getRank();
+  if (getContraction() && hasPanels()) {
+    reified.push_back(
+        getAsIndexOpFoldResult(getContext(), getResultType().getShape()));
+    return success();
+  }
   if (getContraction()) {
     reified.push_back({builder.getIndexAttr(getNumExperts()),
                        getDim(builder, loc, rows, rank - 1),

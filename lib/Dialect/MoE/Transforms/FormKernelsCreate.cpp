@@ -41,9 +41,7 @@ public:
   Value getStacked(OpBuilder &builder, Location loc, Value source) override;
   Value getRows(Value value) override { return outer.lookup(value); }
   Value getSizes(OpBuilder &builder, Location loc) override;
-  RankedTensorType getResultType(const Kernel &kernel) override {
-    return getResultType(kernel.result);
-  }
+  RankedTensorType getResultType(Value result) override;
   IntegerAttr getLayer() override { return expert.getLayerAttr(); }
   HiddenAttr getHidden(const Kernel &kernel) override;
 
@@ -51,9 +49,7 @@ private:
   /// Creates the kernel of `inner` and of all rows that it reads.
   Value createRows(OpBuilder &builder, Value inner);
   Value createRemainder(OpBuilder &builder, const Remainder &remainder);
-  /// What the rows `inner` of the body become.
-  RankedTensorType getResultType(Value inner);
-
+  Value createSum(OpBuilder &builder, Value inner, RowSum sum);
   ExpertOp expert;
   ExpertPlan &plan;
   llvm::DenseMap<Value, Value> outer;
@@ -68,14 +64,29 @@ Value ExpertContext::createRows(OpBuilder &builder, Value inner) {
   auto remainder = plan.remainders.find(inner);
   if (remainder != plan.remainders.end())
     return outer[inner] = createRemainder(builder, remainder->second);
-  Kernel &kernel = plan.kernels[inner];
+  if (auto sum = plan.sums.find(inner); sum != plan.sums.end())
+    return outer[inner] = createSum(builder, inner, sum->second);
+  Kernel &kernel = plan.kernels[plan.kernelOf.lookup(inner)];
+  for (const Product &term : kernel.accumulators.front().product.earlier)
+    createRows(builder, term.rows);
   createRows(builder, kernel.getRows());
   for (Value element : kernel.elements)
     createRows(builder, element);
   for (Value scalar : kernel.scalars)
     createRows(builder, scalar);
   oneGroup = plan.isShared(kernel.accumulators.front().product.weight);
-  return outer[inner] = createKernel(builder, kernel, *this);
+  ValueRange results = createKernel(builder, kernel, *this);
+  for (auto [value, result] : llvm::zip(kernel.results, results))
+    outer[value] = result;
+  return outer.lookup(inner);
+}
+
+Value ExpertContext::createSum(OpBuilder &builder, Value inner, RowSum sum) {
+  for (Value *rows : {&sum.lhs, &sum.rhs})
+    if (*rows)
+      *rows = createRows(builder, *rows);
+  return createRowSum(builder, inner.getLoc(), sum, expert.getSizes(),
+                      getResultType(inner), expert.getLayerAttr());
 }
 
 Value ExpertContext::createRemainder(OpBuilder &builder,
@@ -166,7 +177,7 @@ HiddenAttr ExpertContext::getHidden(const Kernel &kernel) {
         return HiddenAttr::get(expert.getContext(), plan.hiddenBlocks,
                                HiddenDim::K);
   // Parts that are stored together are no blocks of one matrix each.
-  if (plan.separability->getPlace(kernel.result) == HiddenPlace{1})
+  if (plan.separability->getPlace(kernel.results.front()) == HiddenPlace{1})
     return HiddenAttr::get(expert.getContext(), plan.hiddenBlocks,
                            HiddenDim::N);
   return {};
