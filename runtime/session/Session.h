@@ -54,6 +54,7 @@ struct ResultTensor {
   std::shared_ptr<Storage> storage; ///< owner of what the runtime allocated
 };
 
+class FileTensors;
 class Residuals;
 struct UpdateOptions;
 
@@ -124,6 +125,11 @@ public:
   Status accumulate(const Residuals &residuals,
                     const std::vector<TensorView> &resultGradients,
                     std::vector<ResultTensor> &results);
+  /// Puts what this rank has of a parameter's gradient, a result of `backward`,
+  /// where it stands in the checkpoint's tensors, whose names get `prefix`.
+  /// What another rank puts as well is left to that one.
+  void putGradient(const TensorSpec &result, const void *data,
+                   FileTensors &tensors, const std::string &prefix) const;
   /// Forgets the gradients that the session keeps.
   void zeroGradients();
   /// The root of the sum of squares of all kept gradients, of all ranks. What
