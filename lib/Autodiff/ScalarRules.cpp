@@ -198,16 +198,19 @@ void ScalarRule::applyExtremum(bool isMaximum, bool isNumber) {
       give(1, select(second, d, zero));
     return;
   }
-  if (wants(0) && wants(1)) {
-    Value half = select(cmp(CmpFPredicate::OEQ, x(0), x(1)), mul(d, num(0.5)),
-                        d);
-    give(0, select(isWorse(x(0), x(1), false), zero, half));
-    give(1, select(isWorse(x(1), x(0), false), zero, half));
-    return;
+  for (unsigned i : {0u, 1u}) {
+    if (!wants(i))
+      continue;
+    Value other = x(1 - i);
+    if (matchPattern(other, m_Constant())) {
+      bool isRelu = matchPattern(other, m_AnyZeroFloat());
+      give(i, select(isWorse(x(i), other, isRelu), zero, d));
+      continue;
+    }
+    Value half =
+        select(cmp(CmpFPredicate::OEQ, x(0), x(1)), mul(d, num(0.5)), d);
+    give(i, select(isWorse(x(i), other, false), zero, half));
   }
-  unsigned i = wants(0) ? 0 : 1;
-  bool isRelu = matchPattern(x(1 - i), m_AnyZeroFloat());
-  give(i, select(isWorse(x(i), x(1 - i), isRelu), zero, d));
 }
 
 void ScalarRule::applyClamp() {
@@ -219,11 +222,11 @@ void ScalarRule::applyClamp() {
   if (wants(1)) // the upper bound is applied last
     give(1, where(below, select(cmp(CmpFPredicate::OGT, x(1), x(2)), zero, d)));
   if (wants(2))
-    give(2, where(cmp(CmpFPredicate::OGE, y(), x(2)),
-                  select(arith::OrIOp::create(
-                             b, loc, above,
-                             cmp(CmpFPredicate::OGT, x(1), x(2))),
-                         d, zero)));
+    give(2,
+         where(cmp(CmpFPredicate::OGE, y(), x(2)),
+               select(arith::OrIOp::create(b, loc, above,
+                                           cmp(CmpFPredicate::OGT, x(1), x(2))),
+                      d, zero)));
 }
 
 void ScalarRule::applyPower() {
@@ -234,9 +237,9 @@ void ScalarRule::applyPower() {
                    mul(d, mul(x(1), less))));
   }
   if (wants(1)) {
-    Value flat = arith::AndIOp::create(
-        b, loc, cmp(CmpFPredicate::OEQ, x(0), zero),
-        cmp(CmpFPredicate::OGE, x(1), zero));
+    Value flat =
+        arith::AndIOp::create(b, loc, cmp(CmpFPredicate::OEQ, x(0), zero),
+                              cmp(CmpFPredicate::OGE, x(1), zero));
     give(1, select(flat, zero, mul(d, mul(y(), unary<math::LogOp>(x(0))))));
   }
 }
@@ -274,12 +277,11 @@ bool ScalarRule::applyMathOfTwo() {
         if (!wants(0))
           return true;
         Type type = x(1).getType();
-        Value one = arith::ConstantOp::create(b, loc,
-                                              b.getIntegerAttr(type, 1));
+        Value one =
+            arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, 1));
         Value less = math::FPowIOp::create(
             b, loc, x(0), arith::SubIOp::create(b, loc, x(1), one));
-        Value factor =
-            arith::SIToFPOp::create(b, loc, d.getType(), x(1));
+        Value factor = arith::SIToFPOp::create(b, loc, d.getType(), x(1));
         Value none = arith::CmpIOp::create(
             b, loc, arith::CmpIPredicate::eq, x(1),
             arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, 0)));
@@ -295,12 +297,10 @@ bool ScalarRule::applyMath() {
   auto square = [&](Value v) { return mul(v, v); };
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([&](math::ExpOp) { return give(0, grow(y())), true; })
-      .Case([&](math::Exp2Op) {
-        return give(0, grow(mul(y(), num(ln2)))), true;
-      })
-      .Case([&](math::ExpM1Op) {
-        return give(0, grow(add(y(), num(1)))), true;
-      })
+      .Case(
+          [&](math::Exp2Op) { return give(0, grow(mul(y(), num(ln2)))), true; })
+      .Case(
+          [&](math::ExpM1Op) { return give(0, grow(add(y(), num(1)))), true; })
       .Case([&](math::LogOp) { return give(0, div(d, x())), true; })
       .Case([&](math::Log2Op) {
         return give(0, div(d, mul(x(), num(ln2)))), true;
@@ -322,12 +322,12 @@ bool ScalarRule::applyMath() {
       })
       .Case([&](math::TanhOp) { return scale(sub(num(1), square(y()))); })
       .Case([&](math::ErfOp) {
-        return scale(mul(num(twoOverRootPi),
-                         unary<math::ExpOp>(neg(square(x())))));
+        return scale(
+            mul(num(twoOverRootPi), unary<math::ExpOp>(neg(square(x())))));
       })
       .Case([&](math::ErfcOp) {
-        return scale(mul(num(-twoOverRootPi),
-                         unary<math::ExpOp>(neg(square(x())))));
+        return scale(
+            mul(num(-twoOverRootPi), unary<math::ExpOp>(neg(square(x())))));
       })
       .Case([&](math::SinOp) { return scale(unary<math::CosOp>(x())); })
       .Case([&](math::CosOp) { return scale(neg(unary<math::SinOp>(x()))); })

@@ -115,6 +115,8 @@ static void buildSharded(OpPassManager &manager,
   shard.spare = options.spareSlots;
   manager.addPass(moe::createShardPass(shard));
   manager.addPass(moe::createExpandLossesPass());
+  if (!options.gradients)
+    manager.addPass(moe::createFoldReplicatesPass());
   addCleanup(manager);
 }
 
@@ -129,6 +131,8 @@ static void buildDifferentiated(OpPassManager &manager,
   differentiate.entry = options.entry;
   differentiate.recompute = options.recompute;
   manager.addPass(moe::createDifferentiatePass(differentiate));
+  if (isSharded(options))
+    manager.addPass(moe::createFoldReplicatesPass());
   addCleanup(manager);
 }
 

@@ -2,6 +2,7 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Collectives.h"
+#include "Replicate.h"
 #include "ShardExpert.h"
 
 #include "moira/Dialect/MoE/Utils/Entry.h"
@@ -162,6 +163,8 @@ LogicalResult Shard::shard(func::FuncOp function, int64_t count) {
   // One rank has all tokens, so that it may mix them.
   if (count == 1 && spare == 0)
     return success();
+  IRRewriter rewriter(&getContext());
+  shareCounts(rewriter, function);
   TokenAnalysis tokens;
   if (failed(tokens.run(function)))
     return failure();
@@ -189,7 +192,9 @@ LogicalResult Shard::shard(func::FuncOp function, int64_t count) {
     return failure();
   if (failed(retypeParameters(function, experts)))
     return failure();
-  IRRewriter rewriter(&getContext());
+  for (linalg::LinalgOp sum : tokens.getSums())
+    rewriteSum(rewriter, sum);
+  insertReplicates(rewriter, function, tokens);
   for (CapacityOp capacity : capacities)
     rewriteCapacity(rewriter, capacity, tokens, count);
   for (NoiseOp noise : noises)
@@ -198,5 +203,6 @@ LogicalResult Shard::shard(func::FuncOp function, int64_t count) {
   for (ShardedExpert &expert : experts)
     rewriteExpert(rewriter, expert, matrices);
   numExperts += experts.size();
+  numSums += tokens.getSums().size();
   return success();
 }

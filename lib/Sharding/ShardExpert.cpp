@@ -155,8 +155,12 @@ Value ExpertRewriter::exchange(Direction direction, Value rows, Value limit,
 Value ExpertRewriter::gather(Value weights, ShardAttr shard) {
   int64_t copies = placement.getCopies();
   bool isCut = shard.getDim().has_value();
-  // Each slot has what its group needs.
-  if (copies != 0 && (!isCut || placement.getPartsPerGroup() == 1))
+  // Each slot has what its group needs. Others may have the same: their
+  // gradients are one sum.
+  bool isAlone = (isCut || placement.getShards() == 1) &&
+                 placement.getRanks() * placement.getSlots() ==
+                     placement.getExperts() * placement.getShards();
+  if (copies != 0 && (!isCut || placement.getPartsPerGroup() == 1) && isAlone)
     return weights;
   auto type = cast<RankedTensorType>(weights.getType());
   SmallVector<int64_t> shape(type.getShape());

@@ -5,6 +5,7 @@
 
 #include "moira/Dialect/MoE/Utils/Entry.h"
 #include "moira/Sharding/Passes.h"
+#include "moira/Sharding/TokenParallel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -85,9 +86,21 @@ private:
 
 } // namespace
 
+/// The rows of each block, where a token has several.
+static Value countRows(OpBuilder &builder, Location loc, Value blocks,
+                       int64_t rowsPerToken) {
+  if (rowsPerToken == 1)
+    return blocks;
+  auto type = cast<RankedTensorType>(blocks.getType());
+  Value factor = arith::ConstantOp::create(
+      builder, loc,
+      DenseElementsAttr::get(
+          type, builder.getI32IntegerAttr(static_cast<int32_t>(rowsPerToken))));
+  return arith::MulIOp::create(builder, loc, blocks, factor);
+}
+
 static LogicalResult rewriteCapacity(OpBuilder &builder, CapacityOp op,
                                      Value blocks) {
-  builder.setInsertionPoint(op);
   Location loc = op.getLoc();
   op.getTokensMutable().assign(createLargestBlock(builder, loc, blocks));
   if (!op.getCounts())
@@ -113,14 +126,27 @@ LogicalResult TokenBlocks::addBlocks(func::FuncOp function) {
           function.insertArgument(number, type, attributes, function.getLoc())))
     return failure();
   Value blocks = function.getArgument(number);
+  // What moe-shard refuses has no counterpart to compare with; here its tokens
+  // have one row each.
+  TokenAnalysis tokens;
+  {
+    ScopedDiagnosticHandler ignored(&getContext(),
+                                    [](Diagnostic &) { return success(); });
+    (void)tokens.run(function);
+  }
+  auto rowsOf = [&](Operation *op, Value value) {
+    builder.setInsertionPoint(op);
+    return countRows(builder, op->getLoc(), blocks, tokens.get(value).rows);
+  };
   WalkResult result = function.walk([&](Operation *op) {
     if (auto assign = dyn_cast<AssignOp>(op); assign && !assign.getBlocks())
-      assign.getBlocksMutable().assign(blocks);
+      assign.getBlocksMutable().assign(rowsOf(op, assign.getIds()));
     if (auto loss = dyn_cast<LossOp>(op);
         loss && loss.getScope() != LossScope::Block && !loss.getBlocks())
-      loss.getBlocksMutable().assign(blocks);
+      loss.getBlocksMutable().assign(rowsOf(op, loss.getLogits()));
     if (auto capacity = dyn_cast<CapacityOp>(op))
-      if (failed(rewriteCapacity(builder, capacity, blocks)))
+      if (failed(rewriteCapacity(builder, capacity,
+                                 rowsOf(op, capacity.getTokens()))))
         return WalkResult::interrupt();
     return WalkResult::advance();
   });

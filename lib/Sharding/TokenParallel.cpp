@@ -3,6 +3,8 @@
 
 #include "moira/Sharding/TokenParallel.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -21,7 +23,7 @@ LogicalResult TokenAnalysis::run(func::FuncOp function) {
   return visit(function.getBody().front());
 }
 
-LogicalResult TokenAnalysis::mixes(Operation &op, const Twine &how) {
+InFlightDiagnostic TokenAnalysis::mixes(Operation &op, const Twine &how) {
   return op.emitOpError("expected an op that treats tokens independently, got ")
          << how;
 }
@@ -82,6 +84,8 @@ LogicalResult TokenAnalysis::visit(Operation &op) {
     return visitIf(branch);
   if (auto dim = dyn_cast<tensor::DimOp>(op))
     return visitDim(dim);
+  if (visitScale(op))
+    return success();
   if (auto empty = dyn_cast<tensor::EmptyOp>(op))
     return visitEmpty(empty);
   if (auto end = dyn_cast<func::ReturnOp>(op))
@@ -116,7 +120,7 @@ LogicalResult TokenAnalysis::visitDim(tensor::DimOp op) {
     if (!index)
       return mixes(*op, "one that reads a dimension that is not constant");
     if (*index == source.dim)
-      known[op.getResult()] = {RankDistribution::Count};
+      known[op.getResult()] = {RankDistribution::Count, 0, source.rows};
     return success();
   }
   if (source.kind != RankDistribution::Replicated)
@@ -124,81 +128,48 @@ LogicalResult TokenAnalysis::visitDim(tensor::DimOp op) {
   return success();
 }
 
+bool TokenAnalysis::visitScale(Operation &op) {
+  if (!isa<arith::MulIOp, arith::DivUIOp, arith::DivSIOp>(op))
+    return false;
+  Value count = op.getOperand(0);
+  std::optional<int64_t> factor = getConstantIntValue(op.getOperand(1));
+  if (!factor && isa<arith::MulIOp>(op)) {
+    count = op.getOperand(1);
+    factor = getConstantIntValue(op.getOperand(0));
+  }
+  RankDistribution given = get(count);
+  if (given.kind != RankDistribution::Count || !factor || *factor < 1)
+    return false;
+  bool multiplies = isa<arith::MulIOp>(op);
+  if (!multiplies && given.rows % *factor != 0)
+    return false;
+  given.rows = multiplies ? given.rows * *factor : given.rows / *factor;
+  known[op.getResult(0)] = given;
+  return true;
+}
+
 LogicalResult TokenAnalysis::visitEmpty(tensor::EmptyOp op) {
   RankedTensorType type = op.getType();
   std::optional<int64_t> tokens;
+  int64_t rows = 1;
   bool local = false;
   unsigned next = 0;
   for (int64_t d = 0; d < type.getRank(); ++d) {
     if (!type.isDynamicDim(d))
       continue;
-    RankDistribution::Kind kind = get(op.getDynamicSizes()[next++]).kind;
-    local |= kind == RankDistribution::Local;
-    if (kind != RankDistribution::Count)
+    RankDistribution size = get(op.getDynamicSizes()[next++]);
+    local |= size.kind == RankDistribution::Local;
+    if (size.kind != RankDistribution::Count)
       continue;
     if (tokens)
       return mixes(*op, "a tensor with two dimensions of tokens");
     tokens = d;
+    rows = size.rows;
   }
   if (tokens)
-    known[op.getResult()] = {RankDistribution::Tokens, *tokens};
+    known[op.getResult()] = {RankDistribution::Tokens, *tokens, rows};
   else if (local)
     setLocal(*op);
-  return success();
-}
-
-LogicalResult TokenAnalysis::visitLinalg(linalg::LinalgOp op) {
-  std::optional<unsigned> loop;
-  bool local = false;
-  for (OpOperand &operand : op->getOpOperands()) {
-    RankDistribution given = get(operand.get());
-    local |= given.kind == RankDistribution::Local ||
-             given.kind == RankDistribution::Count;
-    if (given.kind != RankDistribution::Tokens)
-      continue;
-    AffineMap map = op.getMatchingIndexingMap(&operand);
-    auto dim = dyn_cast<AffineDimExpr>(map.getResult(given.dim));
-    if (!dim || (loop && *loop != dim.getPosition()) ||
-        map.dropResult(given.dim).isFunctionOfDim(dim.getPosition()))
-      return mixes(*op, "one that indexes tokens in two ways");
-    loop = dim.getPosition();
-  }
-  WalkResult captures = op->walk([&](Operation *inner) {
-    if (inner == op.getOperation())
-      return WalkResult::advance();
-    if (auto index = dyn_cast<linalg::IndexOp>(inner);
-        index && loop && index.getDim() == *loop)
-      return WalkResult::interrupt();
-    for (Value operand : inner->getOperands()) {
-      if (isTokens(operand))
-        return WalkResult::interrupt();
-      local |= !isReplicated(operand);
-    }
-    return WalkResult::advance();
-  });
-  if (captures.wasInterrupted())
-    return mixes(*op, "a body that reads tokens by their number");
-  if (!loop) {
-    if (local)
-      setLocal(*op);
-    return success();
-  }
-  if (local)
-    return mixes(*op, "one that computes with values of a rank's tokens");
-  if (op.getIteratorTypesArray()[*loop] != utils::IteratorType::parallel)
-    return mixes(*op, "a reduction over tokens");
-  for (OpOperand &operand : op->getOpOperands())
-    if (!isTokens(operand.get()) &&
-        op.getMatchingIndexingMap(&operand).isFunctionOfDim(*loop))
-      return mixes(*op, "one that reads operand #" +
-                            Twine(operand.getOperandNumber()) +
-                            " by the number of a token");
-  for (OpResult result : op->getResults()) {
-    AffineMap map = op.getMatchingIndexingMap(op.getTiedOpOperand(result));
-    known[result] = {
-        RankDistribution::Tokens,
-        *map.getResultPosition(getAffineDimExpr(*loop, op->getContext()))};
-  }
   return success();
 }
 
@@ -223,15 +194,16 @@ LogicalResult TokenAnalysis::visitSlice(Operation &op, Value whole,
   auto type = cast<RankedTensorType>(whole.getType());
   if (slice.getRank() != type.getRank())
     return mixes(op, "a slice that drops dimensions");
-  set(op, {RankDistribution::Tokens, dim});
+  set(op, {RankDistribution::Tokens, dim, get(whole).rows});
   return success();
 }
 
-/// Tokens stay tokens where nothing but dimensions of one joins them or leaves.
+/// Rows of tokens stay rows of tokens, where their dimension is the first to
+/// count among those that it joins, or that it becomes.
 LogicalResult TokenAnalysis::visitReshape(Operation &op,
                                           ArrayRef<ReassociationIndices> groups,
                                           bool expand) {
-  int64_t dim = get(op.getOperand(0)).dim;
+  RankDistribution given = get(op.getOperand(0));
   auto full = cast<RankedTensorType>(
       (expand ? op.getResult(0) : op.getOperand(0)).getType());
   for (auto [i, group] : llvm::enumerate(groups)) {
@@ -240,9 +212,23 @@ LogicalResult TokenAnalysis::visitReshape(Operation &op,
     for (int64_t place : group)
       if (full.getDimSize(place) != 1)
         many.push_back(place);
-    if (many.size() != 1 || (expand ? number : many.front()) != dim)
+    if (expand ? number != given.dim : !llvm::is_contained(group, given.dim))
       continue;
-    set(op, {RankDistribution::Tokens, expand ? many.front() : number});
+    if (many.empty() || !full.isDynamicDim(many.front()) ||
+        (!expand && many.front() != given.dim))
+      break;
+    int64_t inner = 1;
+    for (int64_t place : ArrayRef(many).drop_front()) {
+      if (full.isDynamicDim(place))
+        return mixes(op, "a reshape of tokens");
+      inner *= full.getDimSize(place);
+    }
+    // Tokens of one sequence stay on one rank.
+    if (expand && given.rows % inner != 0)
+      return mixes(op, "a reshape that joins tokens");
+    given.rows = expand ? given.rows / inner : given.rows * inner;
+    given.dim = expand ? many.front() : number;
+    set(op, given);
     return success();
   }
   return mixes(op, "a reshape of tokens");
@@ -250,17 +236,19 @@ LogicalResult TokenAnalysis::visitReshape(Operation &op,
 
 LogicalResult TokenAnalysis::visitSameDims(Operation &op) {
   std::optional<int64_t> dim;
+  int64_t rows = 1;
   for (Value operand : op.getOperands()) {
     if (!isa<RankedTensorType>(operand.getType()))
       continue;
     if (!isTokens(operand) || (dim && *dim != get(operand).dim))
       return mixes(op, "operands of which not all have tokens in the same dim");
     dim = get(operand).dim;
+    rows = std::max(rows, get(operand).rows);
   }
   for (Type type : op.getResultTypes())
     if (!cast<RankedTensorType>(type).isDynamicDim(*dim))
       return mixes(op, "a fixed number of tokens");
-  set(op, {RankDistribution::Tokens, *dim});
+  set(op, {RankDistribution::Tokens, *dim, rows});
   return success();
 }
 
@@ -305,9 +293,25 @@ LogicalResult TokenAnalysis::visitReturn(func::ReturnOp op) {
         << "ranks, got "
         << (isTokens(value) ? "tokens in another dim"
                             : "a value of one rank's tokens");
-    if (Operation *origin = origins.lookup(value))
-      error.attachNote(origin->getLoc()) << "it comes from here";
+    explain(error, value);
     return error;
   }
   return success();
+}
+
+void TokenAnalysis::explain(InFlightDiagnostic &error, Value value) {
+  Operation *origin = origins.lookup(value);
+  if (!origin && get(value).kind == RankDistribution::Count)
+    origin = value.getDefiningOp();
+  if (!origin)
+    return;
+  Diagnostic &note = error.attachNote(origin->getLoc());
+  note << "it comes from here";
+  bool counts = get(value).kind == RankDistribution::Count ||
+                llvm::any_of(origin->getOperands(), [&](Value operand) {
+                  return get(operand).kind == RankDistribution::Count;
+                });
+  if (counts)
+    note << ", from the number of one rank's tokens; a sum of ones over the "
+            "tokens is the number of all";
 }

@@ -1,6 +1,6 @@
 // DEFINE: %{layouts} = -canonicalize -cse --moe-form-kernels=hidden-blocks=2 --moe-assign-layouts -canonicalize -cse
-// RUN: moira-opt %s --moe-shard="ranks=4 r=1" %{layouts} > %t.1
-// RUN: moira-opt %s --moe-shard="ranks=4 r=2" %{layouts} > %t.2
+// RUN: moira-opt %s --moe-shard="ranks=4 r=1" --moe-fold-replicates %{layouts} > %t.1
+// RUN: moira-opt %s --moe-shard="ranks=4 r=2" --moe-fold-replicates %{layouts} > %t.2
 // RUN: FileCheck %s --check-prefixes=CHECK,R1 < %t.1
 // RUN: FileCheck %s --check-prefixes=CHECK,R2 < %t.2
 // RUN: sed -n "/func.func private/,$p" %t.1 > %t.pack1
@@ -12,10 +12,10 @@
 // RUN: grep "func.func @concatenated" %t.2 | diff %t.signature1 -
 
 // CHECK-LABEL: func.func @concatenated
-// CHECK-SAME: %[[G:[^:]*]]: tensor<1x1x8x16xf32> {moe.packing = {function = @[[G_PACK:[^,]*]], logical = tensor<1x8x8xf32>, slices = 1 : i64, source = tensor<8x8xf32>}
+// CHECK-SAME: %[[G:[^:]*]]: tensor<1x1x8x16xf32> {moe.packing = {{[^@]*}}function = @[[G_PACK:[^,]*]], logical = tensor<1x8x8xf32>, slices = 1 : i64, source = tensor<8x8xf32>}
 // CHECK-SAME: moe.shard = #moe.shard<experts = 2, shards = 2, dim = 0, parts = 2>}
-// CHECK-SAME: %[[U:[^:]*]]: tensor<1x1x8x16xf32> {moe.packing = {function = @[[U_PACK:[^,]*]], logical
-// CHECK-SAME: %[[GB:[^:]*]]: tensor<1x4xf32> {moe.packing = {function = @[[GB_PACK:[^,]*]], logical = tensor<1x8xf32>, slices = 1 : i64, source = tensor<8xf32>}
+// CHECK-SAME: %[[U:[^:]*]]: tensor<1x1x8x16xf32> {moe.packing = {{[^@]*}}function = @[[U_PACK:[^,]*]], logical
+// CHECK-SAME: %[[GB:[^:]*]]: tensor<1x4xf32> {moe.packing = {{[^@]*}}function = @[[GB_PACK:[^,]*]], logical = tensor<1x8xf32>, slices = 1 : i64, source = tensor<8xf32>}
 // CHECK-SAME: %[[UB:[^:]*]]: tensor<1x4xf32>
 // R1-DAG: %[[GA:.*]] = moe.gather_weights %[[G]] dim 1 at {{.*}} : tensor<1x1x8x16xf32> -> tensor<1x2x8x16xf32>
 // R1-DAG: %[[UA:.*]] = moe.gather_weights %[[U]] dim 1

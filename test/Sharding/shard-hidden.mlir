@@ -1,7 +1,7 @@
-// RUN: moira-opt %s --moe-shard="ranks=8 r=0" -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,R0
-// RUN: moira-opt %s --moe-shard="ranks=8 r=1" -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,R1
-// RUN: moira-opt %s --moe-shard="ranks=8 r=2" -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,R2
-// RUN: moira-opt %s --moe-shard="ranks=8 r=4" -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,R4
+// RUN: moira-opt %s --moe-shard="ranks=8 r=0" --moe-fold-replicates -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,R0
+// RUN: moira-opt %s --moe-shard="ranks=8 r=1" --moe-fold-replicates -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,R1
+// RUN: moira-opt %s --moe-shard="ranks=8 r=2" --moe-fold-replicates -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,R2
+// RUN: moira-opt %s --moe-shard="ranks=8 r=4" --moe-fold-replicates -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,R4
 
 // Two experts on eight ranks: four shards of each. What a rank holds does not
 // depend on r. The bias of the last product is whole: only the first group of

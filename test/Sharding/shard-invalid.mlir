@@ -247,11 +247,39 @@ func.func @read_elsewhere(%x: tensor<?x8xf32>, %logits: tensor<?x4xf32>,
 
 shard.grid @ranks(shape = 2)
 
-func.func @mean_over_tokens(%x: tensor<?x8xf32>) -> tensor<8xf32> {
+func.func @largest_token(%x: tensor<?x8xf32>) -> tensor<8xf32> {
   %zero = arith.constant dense<0.0> : tensor<8xf32>
-  // expected-error @+1 {{'linalg.reduce' op expected an op that treats tokens independently, got a reduction over tokens}}
-  %s = linalg.reduce { arith.addf } ins(%x : tensor<?x8xf32>) outs(%zero : tensor<8xf32>) dimensions = [0]
+  // expected-error @+1 {{'linalg.reduce' op expected an op that treats tokens independently, got a reduction over tokens that is no sum; ranks can add, and nothing else}}
+  %s = linalg.reduce { arith.maximumf } ins(%x : tensor<?x8xf32>) outs(%zero : tensor<8xf32>) dimensions = [0]
   return %s : tensor<8xf32>
+}
+
+// -----
+
+shard.grid @ranks(shape = 2)
+
+// What is there is read twice.
+func.func @no_sum(%x: tensor<?x8xf32>) -> tensor<8xf32> {
+  %zero = arith.constant dense<0.0> : tensor<8xf32>
+  // expected-error @+1 {{'linalg.reduce' op expected an op that treats tokens independently, got a reduction over tokens that is no sum; ranks can add, and nothing else}}
+  %s = linalg.reduce ins(%x : tensor<?x8xf32>) outs(%zero : tensor<8xf32>) dimensions = [0]
+    (%a: f32, %b: f32) {
+      %m = arith.mulf %a, %b : f32
+      %t = arith.addf %m, %b : f32
+      linalg.yield %t : f32
+    }
+  return %s : tensor<8xf32>
+}
+
+// -----
+
+shard.grid @ranks(shape = 2)
+
+func.func @sum_of_bytes(%x: tensor<?x8xi8>) -> tensor<8xi8> {
+  %zero = arith.constant dense<0> : tensor<8xi8>
+  // expected-error @+1 {{'linalg.reduce' op expected an op that treats tokens independently, got a sum over tokens of 'i8'}}
+  %s = linalg.reduce { arith.addi } ins(%x : tensor<?x8xi8>) outs(%zero : tensor<8xi8>) dimensions = [0]
+  return %s : tensor<8xi8>
 }
 
 // -----
@@ -283,9 +311,38 @@ func.func @half(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 shard.grid @ranks(shape = 2)
 
-func.func @reshape(%x: tensor<?x8xf32>) -> tensor<?xf32> {
+// A token may not be cut: its rows stay together.
+func.func @splits_tokens(%x: tensor<?x8xf32>) -> tensor<?x4x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %t = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %n = arith.divui %t, %c4 : index
+  // expected-error @+1 {{'tensor.expand_shape' op expected an op that treats tokens independently, got a reshape that joins tokens}}
+  %s = tensor.expand_shape %x [[0, 1], [2]] output_shape [%n, 4, 8] : tensor<?x8xf32> into tensor<?x4x8xf32>
+  return %s : tensor<?x4x8xf32>
+}
+
+// -----
+
+shard.grid @ranks(shape = 2)
+
+func.func @inner_tokens(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %t = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %e = tensor.empty(%t) : tensor<8x?xf32>
+  %y = linalg.transpose ins(%x : tensor<?x8xf32>) outs(%e : tensor<8x?xf32>) permutation = [1, 0]
   // expected-error @+1 {{'tensor.collapse_shape' op expected an op that treats tokens independently, got a reshape of tokens}}
-  %s = tensor.collapse_shape %x [[0, 1]] : tensor<?x8xf32> into tensor<?xf32>
+  %s = tensor.collapse_shape %y [[0, 1]] : tensor<8x?xf32> into tensor<?xf32>
+  return %x : tensor<?x8xf32>
+}
+
+// -----
+
+shard.grid @ranks(shape = 2)
+
+func.func @unknown_rows(%x: tensor<?x?xf32>) -> tensor<?xf32> {
+  // expected-error @+1 {{'tensor.collapse_shape' op expected an op that treats tokens independently, got a reshape of tokens}}
+  %s = tensor.collapse_shape %x [[0, 1]] : tensor<?x?xf32> into tensor<?xf32>
   return %s : tensor<?xf32>
 }
 
@@ -296,6 +353,7 @@ shard.grid @ranks(shape = 2)
 func.func @divides_by_tokens(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %c0 = arith.constant 0 : index
   %t = tensor.dim %x, %c0 : tensor<?x8xf32>
+  // expected-note @+1 {{it comes from here, from the number of one rank's tokens; a sum of ones over the tokens is the number of all}}
   %i = arith.index_cast %t : index to i32
   %f = arith.sitofp %i : i32 to f32
   %e = tensor.empty(%t) : tensor<?x8xf32>
@@ -325,11 +383,13 @@ func.func @places(%x: tensor<?x8xi32>) -> tensor<?x8xi32> {
 
 shard.grid @ranks(shape = 2)
 
-func.func @loads(%ids: tensor<?x2xi32>) -> tensor<4xi32> {
+func.func @first_slot(%ids: tensor<?x2xi32>) -> tensor<4xi32> {
   // expected-note @+1 {{it comes from here}}
   %counts = moe.count %ids : tensor<?x2xi32> -> tensor<4xi32>
+  %slots, %sizes, %bound = moe.assign %ids choice_major counts(%counts : tensor<4xi32>)
+      : tensor<?x2xi32> -> tensor<?x2xi32>, tensor<4xi32>, index
   // expected-error @+1 {{'func.return' op expected result #0 to have a row per token in dim 0, or to be the same on all ranks, got a value of one rank's tokens}}
-  return %counts : tensor<4xi32>
+  return %sizes : tensor<4xi32>
 }
 
 // -----

@@ -1,4 +1,4 @@
-// RUN: moira-opt %s --moe-shard="ranks=4 r=2" -canonicalize -cse | FileCheck %s
+// RUN: moira-opt %s --moe-shard="ranks=4 r=2" --moe-fold-replicates -canonicalize -cse | FileCheck %s
 
 // Two sets of rows travel; two results come back as parts of sums. What follows
 // the last products is applied to rows at home: it reads the expert's rows and a

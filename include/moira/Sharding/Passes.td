@@ -34,6 +34,16 @@ def ShardPass : Pass<"moe-shard", "::mlir::ModuleOp"> {
     counts tokens from the rank's first one. One rank without spare slots needs
     no change.
 
+    A sum over tokens, such as a loss, becomes a sum over the rank's tokens and
+    `moe.all_reduce`; counts of experts that anything but routing reads are those
+    of all ranks. Other reductions over tokens are errors. Where a value that all
+    ranks share is used with one rank's tokens `moe.replicate` stands in between,
+    for gradients (docs/gradients.md); `moe-fold-replicates` takes it away.
+
+    Several positions may be one token of the inputs, as in `[B, S, D]` with
+    dynamic B: attention mixes the positions of a sequence, which stays on one
+    rank, and `tensor.collapse_shape` makes rows for experts of them.
+
     The number of ranks is `ranks`, or that of the module's `shard.grid`, which
     goes away; a grid must have one dimension.
 
@@ -64,7 +74,8 @@ def ShardPass : Pass<"moe-shard", "::mlir::ModuleOp"> {
     Option<"spare", "spare", "int64_t", "0",
            "slots of each rank besides those that all shards need">];
   let statistics = [
-    Statistic<"numExperts", "num-experts", "experts that were sharded">];
+    Statistic<"numExperts", "num-experts", "experts that were sharded">,
+    Statistic<"numSums", "num-sums", "sums over the tokens of all ranks">];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::func::FuncDialect",
                            "::mlir::linalg::LinalgDialect",

@@ -20,13 +20,17 @@ namespace mlir::moe {
 struct RankDistribution {
   enum Kind {
     Replicated, ///< The same on all ranks.
-    Tokens,     ///< A row, in dim `dim`, per token of this rank.
-    Count,      ///< The number of this rank's tokens.
+    Tokens,     ///< A row, or `rows`, in dim `dim` per token of this rank.
+    Count,      ///< The number of such rows.
     Local       ///< Something else that depends on this rank's tokens.
   };
   Kind kind = Replicated;
   int64_t dim = 0;
+  /// Rows per token of the inputs (Tokens, Count): more than one where a
+  /// sequence of so many positions is a token.
+  int64_t rows = 1;
 
+  /// Rows do not count: equal shapes have equal rows.
   bool operator==(const RankDistribution &other) const {
     return kind == other.kind && (kind != Tokens || dim == other.dim);
   }
@@ -37,7 +41,9 @@ struct RankDistribution {
 
 /// Follows the token dimension through a function. Dim 0 of every tensor
 /// argument that is no parameter and has a dynamic dim 0 counts tokens. `run`
-/// reports the first op that does not treat tokens independently.
+/// reports the first op that does not treat tokens independently. A reduction
+/// over tokens that adds gives a replicated value, once the ranks' sums are
+/// added: see `getSums`.
 class TokenAnalysis {
 public:
   LogicalResult run(func::FuncOp function);
@@ -47,12 +53,18 @@ public:
     return get(value).kind == RankDistribution::Replicated;
   }
 
+  /// The reductions over tokens, in order.
+  ArrayRef<linalg::LinalgOp> getSums() const { return sums; }
+
 private:
   LogicalResult visit(Block &block);
   LogicalResult visit(Operation &op);
   LogicalResult visitMoE(Operation &op);
   LogicalResult visitAssign(AssignOp op);
   LogicalResult visitLinalg(linalg::LinalgOp op);
+  LogicalResult visitSum(linalg::LinalgOp op);
+  /// A number times or by a constant; false for all else.
+  bool visitScale(Operation &op);
   LogicalResult visitTensor(Operation &op);
   LogicalResult visitDim(tensor::DimOp op);
   LogicalResult visitEmpty(tensor::EmptyOp op);
@@ -71,7 +83,9 @@ private:
   /// Checks that row `t` of `value` belongs to token t.
   LogicalResult expectTokens(Operation &op, Value value, StringRef name);
   LogicalResult expectReplicated(Operation &op, Value value, StringRef name);
-  LogicalResult mixes(Operation &op, const Twine &how);
+  InFlightDiagnostic mixes(Operation &op, const Twine &how);
+  /// Says where a local value comes from.
+  void explain(InFlightDiagnostic &error, Value value);
   void set(Operation &op, RankDistribution distribution);
   void setLocal(Operation &op);
   bool isTokens(Value value) const {
@@ -82,6 +96,7 @@ private:
   llvm::DenseMap<Value, RankDistribution> known;
   /// The op that made a local value of tokens.
   llvm::DenseMap<Value, Operation *> origins;
+  SmallVector<linalg::LinalgOp> sums;
 };
 
 } // namespace mlir::moe

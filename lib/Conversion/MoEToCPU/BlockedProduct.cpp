@@ -74,9 +74,9 @@ void BlockedProduct::emitScratch(LoopBuilder &b) {
                  !ShapedType::isDynamic(steps) &&
                  rowBlock * (steps + kStagePadding) <= stageElements();
   int64_t panelSums = rowBlock * format.rowSums();
-  sums =
-      emitMemory(b, format.accumulator, panelSums * (isWhole ? 1 : panelRange));
-  if (chains > 1)
+  sums = emitMemory(b, format.accumulator,
+                    panelSums * (isWhole && !keepsSums() ? 1 : panelRange));
+  if (chains > 1 && !continues)
     totals = emitMemory(b, format.accumulator,
                         panelSums * panelRange * (pairLevels(chains) + 1));
 }
@@ -190,6 +190,11 @@ void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
                                  Value chain, Value offset) {
   if (chains == 1)
     return finishSums(panel, sums, offset);
+  if (continues) {
+    b.when(b.compare(arith::CmpIPredicate::eq, chain, b.index(chains - 1)),
+           [&] { finishSums(panel, sums, offset); });
+    return;
+  }
   int64_t levels = pairLevels(chains);
   Value size = b.mul(item.rows, b.index(format.rowSums()));
   Value first = b.mul(b.sub(panel, item.begin), size);
@@ -242,8 +247,10 @@ void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
 void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
                                Value panel, StepRange range) {
   Value zero = b.index(0);
-  Value slot = b.select(b.compare(arith::CmpIPredicate::ult, part, item.steps),
-                        b.sub(panel, item.begin), zero);
+  Value slot = b.sub(panel, item.begin);
+  if (!keepsSums())
+    slot = b.select(b.compare(arith::CmpIPredicate::ult, part, item.steps),
+                    slot, zero);
   Value offset = b.mul(slot, b.mul(item.rows, b.index(format.rowSums())));
   Value isFirst = b.compare(arith::CmpIPredicate::eq, range.begin, zero);
   Value isFirstChain = b.compare(arith::CmpIPredicate::eq, range.chain, zero);
@@ -265,9 +272,12 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
     call.sumsOffset = offset;
     call.fresh =
         b.compare(arith::CmpIPredicate::eq, b.add(range.begin, done), zero);
+    Value isOld = b.integer(b.builder.getI1Type(), 0);
     if (startSums)
-      call.fresh = b.select(isFirstChain, b.integer(b.builder.getI1Type(), 0),
-                            call.fresh);
+      call.fresh =
+          continues ? isOld : b.select(isFirstChain, isOld, call.fresh);
+    else if (continues)
+      call.fresh = b.make<arith::AndIOp>(call.fresh, isFirstChain);
     choosePrefetch(b, item, call, panel, range, done);
     emitTileCall(b, op, format, call);
   });

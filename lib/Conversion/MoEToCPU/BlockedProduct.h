@@ -38,6 +38,9 @@ public:
 
   /// Whether `findPanel` makes a copy, of at most a block.
   bool makesPanels = false;
+  /// Whether a chain goes on from the sums of the one before, instead of being
+  /// added to them.
+  bool continues = false;
 
   /// Writes the item's rows of a part of the contraction to the stage.
   std::function<void(StepRange, StagePlace)> stageRows;
@@ -69,6 +72,8 @@ public:
 
 private:
   void emitChain(LoopBuilder &b, Operation *op, const Item &item, Value chain);
+  /// Whether sums of all panels are kept at a time whatever the parts.
+  bool keepsSums() const { return continues && chains > 1; }
   void finishPanel(LoopBuilder &b, const Item &item, Value panel, Value chain,
                    Value offset);
   void emitPanel(LoopBuilder &b, Operation *op, const Item &item, Value panel,

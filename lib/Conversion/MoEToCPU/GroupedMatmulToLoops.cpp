@@ -101,7 +101,7 @@ struct UnpackedToLoops : public OpRewritePattern<GroupedMatmulOp> {
     Groups groups = emitGroups(b, op);
     Value zero = constantIndex(b, 0), one = constantIndex(b, 1);
     Value n = b.createOrFold<memref::DimOp>(flat.results.front(), 1);
-    Value k = b.createOrFold<memref::DimOp>(flat.rows, 1);
+    Value k = b.createOrFold<memref::DimOp>(flat.rows.front(), 1);
     scf::ParallelOp::create(
         b, zero, emitItems(b, op, n), one,
         [&](OpBuilder &inner, Location loc, ValueRange ivs) {
@@ -135,50 +135,65 @@ private:
       source = arith::IndexCastOp::create(b, b.getIndexType(), source);
       source = arith::MaxSIOp::create(b, source, zero);
     }
-    SmallVector<Value> arguments;
-    for (auto [i, weight] : llvm::enumerate(op.getWeights())) {
-      Value start;
+    // The chain of one weight over the indices `from` to `to - 1`.
+    auto emitChain = [&](unsigned i, Value from, Value to, Value start) {
+      Value rows = op.getChained() ? flat.rows[i] : flat.rows.front();
+      Value weight = op.getWeights()[i];
+      return scf::ForOp::create(
+                 b, from, to, one, start,
+                 [&](OpBuilder &inner, Location loc, Value kk, ValueRange acc) {
+                   ImplicitLocOpBuilder body(loc, inner);
+                   SmallVector<Value> at{expert, column, kk};
+                   if (op.getLayout() == WeightLayout::KN)
+                     std::swap(at[1], at[2]);
+                   if (op.hasPanels())
+                     at = findInPanels(body, op, expert, column, kk);
+                   Value x =
+                       widenScalar(body,
+                                   memref::LoadOp::create(
+                                       body, rows, ValueRange{source, kk}),
+                                   accumulator);
+                   Value w = widenScalar(
+                       body, memref::LoadOp::create(body, weight, at),
+                       accumulator);
+                   Value next = math::FmaOp::create(body, x, w, acc[0]);
+                   scf::YieldOp::create(body, next);
+                 })
+          .getResult(0);
+    };
+    Value none = arith::ConstantOp::create(b, b.getZeroAttr(accumulator));
+    auto startOf = [&](unsigned i) -> Value {
       if (op.getBias().empty())
-        start = arith::ConstantOp::create(b, b.getZeroAttr(accumulator));
-      else
-        start = widenScalar(b,
-                            memref::LoadOp::create(b, op.getBias()[i],
-                                                   ValueRange{expert, column}),
-                            accumulator);
-      auto emitChain = [&, weight = weight](Value from, Value to, Value start) {
-        return scf::ForOp::create(
-                   b, from, to, one, start,
-                   [&](OpBuilder &inner, Location loc, Value kk,
-                       ValueRange acc) {
-                     ImplicitLocOpBuilder body(loc, inner);
-                     SmallVector<Value> at{expert, column, kk};
-                     if (op.getLayout() == WeightLayout::KN)
-                       std::swap(at[1], at[2]);
-                     if (op.hasPanels())
-                       at = findInPanels(body, op, expert, column, kk);
-                     Value x = widenScalar(
-                         body,
-                         memref::LoadOp::create(body, flat.rows,
-                                                ValueRange{source, kk}),
+        return none;
+      return widenScalar(b,
+                         memref::LoadOp::create(b, op.getBias()[i],
+                                                ValueRange{expert, column}),
                          accumulator);
-                     Value w = widenScalar(
-                         body, memref::LoadOp::create(body, weight, at),
-                         accumulator);
-                     Value next = math::FmaOp::create(body, x, w, acc[0]);
-                     scf::YieldOp::create(body, next);
-                   })
-            .getResult(0);
-      };
-      // One chain per hidden block, and their results added in order.
-      int64_t blocks = op.getBlocks(HiddenDim::K);
-      Value size = arith::DivUIOp::create(b, k, constantIndex(b, blocks));
-      Value total = emitChain(zero, size, start), from = size;
-      for (int64_t block = 1; block < blocks; ++block) {
+    };
+    SmallVector<Value> arguments;
+    if (op.getChained()) {
+      Value sum = startOf(0);
+      for (unsigned i = 0; i < op.getWeights().size(); ++i)
+        sum = emitChain(i, zero, k, sum);
+      arguments.push_back(sum);
+    }
+    int64_t blocks = op.getBlocks(HiddenDim::K);
+    for (unsigned i = 0; i < op.getWeights().size() && !op.getChained(); ++i) {
+      // One chain per hidden block, and their results added in pairs.
+      SmallVector<Value> sums;
+      Value size = arith::DivUIOp::create(b, k, constantIndex(b, blocks)),
+            from = zero;
+      for (int64_t block = 0; block < blocks; ++block) {
         Value to = arith::AddIOp::create(b, from, size);
-        Value none = arith::ConstantOp::create(b, b.getZeroAttr(accumulator));
-        total = arith::AddFOp::create(b, total, emitChain(from, to, none));
+        sums.push_back(emitChain(i, from, to, block == 0 ? startOf(i) : none));
         from = to;
       }
+      for (; sums.size() % 2 == 0; sums.truncate(sums.size() / 2))
+        for (size_t j = 0; 2 * j < sums.size(); ++j)
+          sums[j] = arith::AddFOp::create(b, sums[2 * j], sums[2 * j + 1]);
+      Value total = sums.front();
+      for (Value sum : llvm::drop_begin(sums))
+        total = arith::AddFOp::create(b, total, sum);
       arguments.push_back(total);
     }
     for (Value operand : op.getVectors())

@@ -58,7 +58,9 @@ GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
                                const CPUTileOptions &options)
     : rewriter(rewriter), op(op), format(format),
       columnBlocks(op.getBlocks(HiddenDim::N)),
-      chains(op.getBlocks(HiddenDim::K)), steps(countSteps(op, format.pairs)),
+      parts(op.getBlocks(HiddenDim::K)),
+      chains(op.getChained() ? op.getRows().size() : parts),
+      steps(countSteps(op, format.pairs)),
       blockPanels(llvm::divideCeil(op.getN() / columnBlocks, format.width)),
       panels(columnBlocks * blockPanels),
       rowBlock(isDecode(op) ? kDecodeRowBlock : kPrefillRowBlock),
@@ -68,6 +70,7 @@ GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
       groups(emitGroups(ib, op)), rowBlocks(emitRowBlocks(ib, op, rowBlock)),
       b(rewriter, op.getLoc()),
       blocks(format, options, steps, rowBlock, mostPanels, chains) {
+  blocks.continues = op.getChained();
   if (format.pairs)
     recordNumerics(op);
 }
@@ -80,6 +83,15 @@ Value GroupedProduct::columnInBlock(Value panel) {
   if (columnBlocks > 1)
     panel = b.make<arith::RemUIOp>(panel, b.index(blockPanels));
   return b.mul(panel, b.index(format.width));
+}
+
+Value GroupedProduct::chooseOf(Value chain, ValueRange values) {
+  Value chosen = values.front();
+  for (auto [i, value] : llvm::enumerate(values.drop_front()))
+    chosen = b.select(b.compare(arith::CmpIPredicate::eq, chain,
+                                b.index(static_cast<int64_t>(i) + 1)),
+                      value, chosen);
+  return chosen;
 }
 
 Epilogue::Columns GroupedProduct::columnsOf(Value panel) {
@@ -113,10 +125,10 @@ void GroupedProduct::begin() {
 
 void GroupedProduct::finish(std::optional<FindFirst> findNext) {
   blocks.stageRows = [&](StepRange part, StagePlace place) {
-    int64_t size = op.getK() / chains;
-    Columns columns{b.mul(part.chain, b.index(size)), size};
+    int64_t size = op.getK() / parts;
+    Value first = parts > 1 ? b.mul(part.chain, b.index(size)) : b.index(0);
     emitStageRows(
-        b, format, flat.rows, columns, block.rows,
+        b, format, chooseOf(part.chain, flat.rows), {first, size}, block.rows,
         [&](Value r) { return emitSourceRow(b, op, b.add(block.first, r)); },
         part, place);
   };

@@ -29,6 +29,8 @@ public:
   /// in the block.
   Value blockOf(Value panel);
   Value columnInBlock(Value panel);
+  /// The one of `values`, of one type, that a chain of `chained` reads.
+  Value chooseOf(Value chain, ValueRange values);
 
   /// Enters the body of the loop: `block` is the item's.
   void begin();
@@ -43,7 +45,7 @@ private:
   PatternRewriter &rewriter;
   GroupedMatmulOp op;
   TileFormat format;
-  int64_t columnBlocks, chains, steps, blockPanels, panels, rowBlock,
+  int64_t columnBlocks, parts, chains, steps, blockPanels, panels, rowBlock,
       mostPanels;
   ImplicitLocOpBuilder ib;
   FlatOperands flat;

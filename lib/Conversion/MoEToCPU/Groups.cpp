@@ -36,7 +36,8 @@ FlatOperands mlir::moe::flattenOperands(ImplicitLocOpBuilder &b,
                                         GroupedMatmulOp op) {
   bool padded = op.isPadded();
   FlatOperands flat;
-  flat.rows = collapseRows(b, op.getRows().front(), padded);
+  for (Value rows : op.getRows())
+    flat.rows.push_back(collapseRows(b, rows, padded));
   for (Value out : op.getOuts())
     flat.results.push_back(collapseRows(b, out, padded));
   for (Value operand : op.getElements())

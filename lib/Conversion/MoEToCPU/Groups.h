@@ -46,8 +46,7 @@ RowBlock emitRowBlock(ImplicitLocOpBuilder &b, GroupedMatmulOp op,
 
 /// The op's row-shaped operands as [rows, features] or [rows].
 struct FlatOperands {
-  Value rows;
-  SmallVector<Value> results, elements, scalars;
+  SmallVector<Value> rows, results, elements, scalars;
 };
 FlatOperands flattenOperands(ImplicitLocOpBuilder &b, GroupedMatmulOp op);
 

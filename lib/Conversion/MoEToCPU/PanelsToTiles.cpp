@@ -37,7 +37,7 @@ LogicalResult PanelsToTiles::matchAndRewrite(GroupedMatmulOp op,
   auto element =
       cast<FloatType>(getElementTypeOrSelf(op.getWeights().front().getType()));
   TileFormat format =
-      TileFormat::get(element, op.getAccumulatorType(), op.getWeights().size(),
+      TileFormat::get(element, op.getAccumulatorType(), op.getNumAccumulators(),
                       form.width, form.pairs, options);
   int64_t steps = form.steps(k);
   format.ragged = steps % TileFormat::kUnroll != 0;
@@ -57,7 +57,10 @@ LogicalResult PanelsToTiles::matchAndRewrite(GroupedMatmulOp op,
     if (form.blocksOfK > 1)
       row = b.add(row, b.mul(chain, b.index(blockPanels)));
     row = b.add(b.mul(row, b.index(steps)), step);
-    return PanelPlace{panels, b.mul(row, b.index(format.stepElements()))};
+    SmallVector<Value> read(panels);
+    if (op.getChained())
+      read.assign({product.chooseOf(chain, panels)});
+    return PanelPlace{read, b.mul(row, b.index(format.stepElements()))};
   };
   product.blocks.findPanel = [&](Value panel, StepRange part) {
     return findPlace(product.block.expert, panel, part.chain, part.begin);

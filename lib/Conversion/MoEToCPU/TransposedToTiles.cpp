@@ -31,8 +31,11 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
   auto type = cast<MemRefType>(op.getWeights().front().getType());
   PanelForm form = op.getForm();
   int64_t k = op.getK(), n = op.getN();
+  auto isCompact = [](Value weight) {
+    return cast<MemRefType>(weight.getType()).getLayout().isIdentity();
+  };
   if (ShapedType::isDynamic(k) || !llvm::isPowerOf2_64(form.width) || n < 1 ||
-      k < 1 || !type.getLayout().isIdentity())
+      k < 1 || !llvm::all_of(op.getWeights(), isCompact))
     return rewriter.notifyMatchFailure(op, "expected compact whole vectors");
   FloatType accumulator = op.getAccumulatorType();
   int64_t width = options.scratchWidth(accumulator);
@@ -46,7 +49,9 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
 
   GroupedProduct product(rewriter, op, format, options);
   LoopBuilder &b = product.b;
-  Value panels = flatten(b, op.getWeights().front());
+  SmallVector<Value> panels;
+  for (Value weight : op.getWeights())
+    panels.push_back(flatten(b, weight));
   int64_t expertElements = type.getNumElements() / op.getNumExperts();
   product.begin();
   product.blocks.makesPanels = true;
@@ -63,7 +68,8 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
     // Of the hidden block of k or of n, whichever is cut.
     Value block = form.blocksOfN > 1 ? range.chain : product.blockOf(panel);
     base = b.add(base, b.mul(block, b.index(blockElements)));
-    emitTransposedPanel(b, format, panels, base, steps, form.width,
+    Value source = product.chooseOf(range.chain, panels);
+    emitTransposedPanel(b, format, source, base, steps, form.width,
                         product.columnInBlock(panel), range, place);
     return place;
   };

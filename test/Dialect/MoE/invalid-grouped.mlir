@@ -259,7 +259,7 @@ func.func @grouped_c2_panels_k(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tenso
 // -----
 
 func.func @grouped_c3_bias_count(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>, %b: tensor<4x16xf32>) {
-  // expected-error @+1 {{'moe.grouped_matmul' op expected no bias or one per weight, got 2}}
+  // expected-error @+1 {{'moe.grouped_matmul' op expected no bias or one per accumulator, got 2}}
   %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w : tensor<4x16x8xf32>) nk bias(%b, %b : tensor<4x16xf32>, tensor<4x16xf32>) -> tensor<?x16xf32> {
   ^bb0(%a: f32):
     moe.yield %a : f32

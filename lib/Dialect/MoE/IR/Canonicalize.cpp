@@ -349,7 +349,7 @@ static LogicalResult dropUnreadOperands(GroupedMatmulOp op,
   if (op.getContraction())
     return failure();
   Block &block = op.getEpilogue().front();
-  unsigned argument = op.getWeights().size();
+  unsigned argument = op.getNumAccumulators();
   for (MutableOperandRange operands :
        {op.getVectorsMutable(), op.getElementsMutable(),
         op.getScalarsMutable()}) {

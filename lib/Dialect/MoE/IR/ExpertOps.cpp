@@ -289,7 +289,7 @@ static LogicalResult verifyHidden(Operation *op,
 
 /// grouped_c4: the epilogue's arguments, ops and yield.
 static LogicalResult verifyEpilogue(GroupedMatmulOp op) {
-  SmallVector<Type> expected(op.getWeights().size(), op.getAccumulatorType());
+  SmallVector<Type> expected(op.getNumAccumulators(), op.getAccumulatorType());
   for (ValueRange list :
        {ValueRange(op.getVectors()), ValueRange(op.getElements()),
         ValueRange(op.getScalars())})
@@ -319,7 +319,7 @@ static LogicalResult verifyContractionMode(GroupedMatmulOp op) {
   if (op.getRows().size() != 2 || !op.getWeights().empty() ||
       !op.getBias().empty() || op.getGather() || !op.getVectors().empty() ||
       !op.getElements().empty() || !op.getScalars().empty() || op.getHidden() ||
-      op.getEpilogue().getNumArguments() != 0 ||
+      op.getChained() || op.getEpilogue().getNumArguments() != 0 ||
       op.getEpilogue().front().getOperations().size() != 1 ||
       op.getEpilogue().front().getTerminator()->getNumOperands() != 0)
     return op.emitOpError("expected two row operands and nothing else in mode "
@@ -363,10 +363,18 @@ LogicalResult GroupedMatmulOp::verify() {
   if (getContraction())
     return verifyContractionMode(*this);
   // grouped_c1
-  if (getRows().size() != 1 || getWeights().empty())
+  if (getChained()) {
+    if (getWeights().size() < 2 || getRows().size() != getWeights().size() ||
+        !llvm::all_equal(getRows().getTypes()) || getGather())
+      return emitOpError("expected as many row operands, of one type, as "
+                         "weights, at least two, and no gather with chained, "
+                         "got ")
+             << getRows().size() << " and " << getWeights().size();
+  } else if (getRows().size() != 1 || getWeights().empty()) {
     return emitOpError("expected one row operand and at least one weight in "
                        "mode rows, got ")
            << getRows().size() << " and " << getWeights().size();
+  }
   ShapedType rows = shapedType(getRows().front()), result = getResultType();
   ShapedType weight = shapedType(getWeights().front());
   if (result.getRank() != rows.getRank())
@@ -375,6 +383,9 @@ LogicalResult GroupedMatmulOp::verify() {
   // getK() reads the weights, which are to be checked here.
   int64_t experts = getNumExperts(), n = getN(), k = rows.getShape().back();
   // grouped_c7
+  if (getChained() && getBlocks(HiddenDim::K) > 1)
+    return emitOpError("expected no hidden blocks of k with chained, got ")
+           << *getHidden();
   if (failed(verifyHidden(*this, getHidden(), n, k)))
     return failure();
   // grouped_c2
@@ -385,7 +396,7 @@ LogicalResult GroupedMatmulOp::verify() {
              << weight << " and " << other.getType();
   if (hasPanels()) {
     bool transposed = getLayout() == WeightLayout::TransposedPanels;
-    if (transposed && getWeights().size() != 1)
+    if (transposed && getNumAccumulators() != 1)
       return emitOpError("expected one weight of transposed panels, got ")
              << getWeights().size();
     if (weight.getRank() < 4 || !weight.hasStaticShape() ||
@@ -423,8 +434,8 @@ LogicalResult GroupedMatmulOp::verify() {
     if (failed(verifyShape(*this, "result", getResultType(i), resultShape)))
       return failure();
   // grouped_c3
-  if (!getBias().empty() && getBias().size() != getWeights().size())
-    return emitOpError("expected no bias or one per weight, got ")
+  if (!getBias().empty() && getBias().size() != getNumAccumulators())
+    return emitOpError("expected no bias or one per accumulator, got ")
            << getBias().size();
   for (auto [what, list] :
        {std::pair<StringRef, ValueRange>{"bias", ValueRange(getBias())},

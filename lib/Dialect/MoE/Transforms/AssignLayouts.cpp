@@ -111,7 +111,7 @@ bool isNamed(func::FuncOp function) {
 PanelForm AssignLayouts::getForm(GroupedMatmulOp op) {
   bool isWide = op.getAccumulatorType().isF64();
   int64_t least = isWide ? lanes / 2 : lanes;
-  int64_t width = panelWidth / op.getWeights().size() / (isWide ? 2 : 1);
+  int64_t width = panelWidth / op.getNumAccumulators() / (isWide ? 2 : 1);
   // A panel wider than the matrix would hold zeros only.
   PanelForm form;
   form.blocksOfN = op.getBlocks(HiddenDim::N);

@@ -205,10 +205,10 @@ static Value weightAsKN(DecomposeBuilder &b, GroupedMatmulOp op, Value weights,
   });
 }
 
-/// The rows that the group's products read: its own, or those it gathers.
-static Value productRows(DecomposeBuilder &b, GroupedMatmulOp op,
+/// The rows that product `i` of the group reads: its own, or those it gathers.
+static Value productRows(DecomposeBuilder &b, GroupedMatmulOp op, unsigned i,
                          const Group &group) {
-  Value rows = op.getRows().front();
+  Value rows = op.getRows()[op.getChained() ? i : 0];
   if (!op.getGather())
     return group.of(rows);
   Value out = b.empty({group.size, b.size(rows, 1)},
@@ -324,10 +324,12 @@ static Value addInPairs(DecomposeBuilder &b, Values sums, const Sizes &sizes,
   return total;
 }
 
-/// The product of a group's rows and weight `i`: one chain per hidden block,
-/// and the blocks' results added in pairs.
+/// The product of a group's rows and weight `i`, which goes on from the sums
+/// `before` where there are some: one chain per hidden block, and the blocks'
+/// results added in pairs.
 static Value multiply(DecomposeBuilder &b, GroupedMatmulOp op, unsigned i,
-                      const Group &group, Value rows, OpFoldResult columns) {
+                      const Group &group, Value rows, Value before,
+                      OpFoldResult columns) {
   Value weight = weightAsKN(b, op, op.getWeights()[i], group.expert);
   int64_t blocks = op.getBlocks(HiddenDim::K);
   FloatType type = op.getAccumulatorType();
@@ -339,8 +341,10 @@ static Value multiply(DecomposeBuilder &b, GroupedMatmulOp op, unsigned i,
       left = sliceDim(b, rows, 1, block * size, size);
       right = sliceDim(b, weight, 0, block * size, size);
     }
-    Value start = block == 0 ? initialSums(b, op, i, group, columns)
-                             : b.filled({group.size, columns}, b.real(type, 0));
+    Value start =
+        block == 0 ? before : b.filled({group.size, columns}, b.real(type, 0));
+    if (!start)
+      start = initialSums(b, op, i, group, columns);
     sums.push_back(
         b.generic("prp", {{left, {0, 1}}, {right, {1, 2}}}, {{start, {0, 2}}},
                   [&](ValueRange args) { return multiplyAdd(b, args); })[0]);
@@ -365,10 +369,17 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, GroupedMatmulOp op) {
   Values results =
       forEachGroup(b, op.getSizes(), op.isPadded(), outs,
                    [&](const Group &group, ValueRange carried) {
-                     Value rows = productRows(b, op, group);
                      Values sums;
-                     for (unsigned i = 0; i < op.getWeights().size(); ++i)
-                       sums.push_back(multiply(b, op, i, group, rows, columns));
+                     Value rows, sum;
+                     for (unsigned i = 0; i < op.getWeights().size(); ++i) {
+                       if (!rows || op.getChained())
+                         rows = productRows(b, op, i, group);
+                       sum = multiply(b, op, i, group, rows,
+                                      op.getChained() ? sum : Value(), columns);
+                       if (!op.getChained() || i == 0)
+                         sums.push_back(sum);
+                       sums.back() = sum;
+                     }
                      Values next =
                          applyEpilogue(rewriter, b, op, group, sums, columns);
                      for (auto [value, out] : llvm::zip(next, carried))

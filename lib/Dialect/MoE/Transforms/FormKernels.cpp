@@ -104,15 +104,15 @@ private:
     Mismatch mismatch{expert, ""};
     std::optional<Separability> separability;
     int64_t blocks = 1;
-    if (hiddenBlocks > 1) {
+    if (hiddenBlocks > 1 && !expert.hasSums()) {
       separability.emplace(expert);
       if (separability->isSeparable())
         blocks = countHiddenBlocks(expert, *separability, hiddenBlocks);
     }
     bool isCut = blocks > 1 && separability->getHiddenSize() % blocks == 0;
-    FailureOr<unsigned> formed =
-        formExpertKernels(rewriter, expert, disabled,
-                          isCut ? &*separability : nullptr, blocks, mismatch);
+    FailureOr<unsigned> formed = formExpertKernels(
+        rewriter, expert, disabled, isCut ? &*separability : nullptr, blocks,
+        mismatch, [&](const Mismatch &missed) { report(missed); });
     if (succeeded(formed)) {
       numFormed += *formed;
       return;

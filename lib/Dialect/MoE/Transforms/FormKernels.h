@@ -15,20 +15,21 @@ namespace mlir::moe::detail {
 
 /// Replaces `expert` by grouped_matmuls, one per stage of its body, and returns
 /// how many; on failure `mismatch` says why and nothing has changed. Work that
-/// no kernel takes for want of a `disabled` fusion becomes loops over the
-/// experts. With `separability` the hidden dimension is cut in `hiddenBlocks`.
+/// no kernel takes, for want of a `disabled` fusion or as `onMiss` hears,
+/// becomes loops over the experts. With `separability` the hidden dimension is
+/// cut in `hiddenBlocks`.
 FailureOr<unsigned> formExpertKernels(RewriterBase &rewriter, ExpertOp expert,
                                       Fusions disabled,
                                       const Separability *separability,
-                                      int64_t hiddenBlocks, Mismatch &mismatch);
+                                      int64_t hiddenBlocks, Mismatch &mismatch,
+                                      MissFn onMiss);
 
 /// Replaces the contractions of `block` (of a function's body, outside experts)
 /// that multiply by a function argument by grouped_matmuls with one group, with
 /// their elementwise consumers unless `disabled`. Returns how many it formed;
 /// `onMiss` hears of contractions that do not match.
 unsigned formDenseKernels(RewriterBase &rewriter, Block &block,
-                          Fusions disabled,
-                          llvm::function_ref<void(const Mismatch &)> onMiss);
+                          Fusions disabled, MissFn onMiss);
 
 /// Lets grouped_matmuls read the rows of a dispatch where they come from, when
 /// nothing else reads the dispatch. Returns how many dispatches went away.

@@ -41,9 +41,7 @@ public:
   Value getStacked(OpBuilder &builder, Location loc, Value source) override;
   Value getRows(Value value) override { return outer.lookup(value); }
   Value getSizes(OpBuilder &builder, Location loc) override;
-  RankedTensorType getResultType(const Kernel &kernel) override {
-    return getResultType(kernel.result);
-  }
+  RankedTensorType getResultType(Value result) override;
   IntegerAttr getLayer() override { return expert.getLayerAttr(); }
   HiddenAttr getHidden(const Kernel &kernel) override;
 
@@ -51,9 +49,8 @@ private:
   /// Creates the kernel of `inner` and of all rows that it reads.
   Value createRows(OpBuilder &builder, Value inner);
   Value createRemainder(OpBuilder &builder, const Remainder &remainder);
-  /// What the rows `inner` of the body become.
-  RankedTensorType getResultType(Value inner);
-
+  Value createSum(OpBuilder &builder, Value inner, RowSum sum);
+  Value createOnes(OpBuilder &builder, Location loc, Value rows);
   ExpertOp expert;
   ExpertPlan &plan;
   llvm::DenseMap<Value, Value> outer;
@@ -68,14 +65,65 @@ Value ExpertContext::createRows(OpBuilder &builder, Value inner) {
   auto remainder = plan.remainders.find(inner);
   if (remainder != plan.remainders.end())
     return outer[inner] = createRemainder(builder, remainder->second);
-  Kernel &kernel = plan.kernels[inner];
+  if (auto sum = plan.sums.find(inner); sum != plan.sums.end())
+    return outer[inner] = createSum(builder, inner, sum->second);
+  Kernel &kernel = plan.kernels[plan.kernelOf.lookup(inner)];
+  for (const Product &term : kernel.accumulators.front().product.earlier)
+    createRows(builder, term.rows);
   createRows(builder, kernel.getRows());
   for (Value element : kernel.elements)
     createRows(builder, element);
   for (Value scalar : kernel.scalars)
     createRows(builder, scalar);
   oneGroup = plan.isShared(kernel.accumulators.front().product.weight);
-  return outer[inner] = createKernel(builder, kernel, *this);
+  ValueRange results = createKernel(builder, kernel, *this);
+  for (auto [value, result] : llvm::zip(kernel.results, results))
+    outer[value] = result;
+  return outer.lookup(inner);
+}
+
+/// A contraction over rows; sums of rows alone are one with rows of ones, since
+/// `1 * x + acc` is `x + acc`.
+Value ExpertContext::createSum(OpBuilder &builder, Value inner, RowSum sum) {
+  Location loc = inner.getLoc();
+  RankedTensorType result = getResultType(inner);
+  Value rhs = createRows(builder, sum.rhs), lhs;
+  RankedTensorType type = result;
+  if (sum.lhs) {
+    lhs = createRows(builder, sum.lhs);
+  } else {
+    lhs = createOnes(builder, loc, rhs);
+    type =
+        RankedTensorType::get({result.getDimSize(0), 1, result.getDimSize(1)},
+                              result.getElementType());
+  }
+  auto op = GroupedMatmulOp::create(
+      builder, loc, TypeRange(type), ValueRange{lhs, rhs}, expert.getSizes(),
+      ValueRange(), ValueRange(), /*gather=*/Value(), ValueRange(),
+      ValueRange(), ValueRange(), ValueRange(), WeightLayout::NK,
+      /*contraction=*/true, /*chained=*/false, HiddenAttr(),
+      expert.getLayerAttr());
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&op.getEpilogue());
+  YieldOp::create(builder, loc);
+  if (sum.lhs)
+    return op.getResult(0);
+  builder.setInsertionPointAfter(op);
+  return tensor::CollapseShapeOp::create(
+      builder, loc, result, op.getResult(0),
+      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+}
+
+/// As many ones as `rows` has rows, `[R, 1]` or `[E, P, 1]`.
+Value ExpertContext::createOnes(OpBuilder &builder, Location loc, Value rows) {
+  auto type = cast<RankedTensorType>(rows.getType());
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, rows);
+  sizes.back() = builder.getIndexAttr(1);
+  Value empty =
+      tensor::EmptyOp::create(builder, loc, sizes, type.getElementType());
+  Value one = arith::ConstantOp::create(
+      builder, loc, builder.getFloatAttr(type.getElementType(), 1));
+  return linalg::FillOp::create(builder, loc, one, empty).getResult(0);
 }
 
 Value ExpertContext::createRemainder(OpBuilder &builder,
@@ -166,7 +214,7 @@ HiddenAttr ExpertContext::getHidden(const Kernel &kernel) {
         return HiddenAttr::get(expert.getContext(), plan.hiddenBlocks,
                                HiddenDim::K);
   // Parts that are stored together are no blocks of one matrix each.
-  if (plan.separability->getPlace(kernel.result) == HiddenPlace{1})
+  if (plan.separability->getPlace(kernel.results.front()) == HiddenPlace{1})
     return HiddenAttr::get(expert.getContext(), plan.hiddenBlocks,
                            HiddenDim::N);
   return {};

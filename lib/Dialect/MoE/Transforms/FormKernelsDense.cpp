@@ -145,13 +145,13 @@ std::optional<Kernel> DenseMatcher::match() {
     if (!fuse && sink.getDefiningOp() != products.front().op)
       continue;
     Kernel kernel;
-    kernel.result = sink;
+    kernel.results.push_back(sink);
     kernel.columns = cast<ShapedType>(sink.getType()).getDimSize(1);
     Mismatch ignored;
     EpilogueBuilder builder(
         kernel, [&](Access access) { return resolve(kernel, access); },
         ignored);
-    if (succeeded(builder.build(sink)) &&
+    if (succeeded(builder.build()) &&
         kernel.accumulators.size() == products.size())
       return kernel;
   }
@@ -180,8 +180,8 @@ public:
         arith::IndexCastOp::create(builder, loc, builder.getI32Type(), dim);
     return tensor::FromElementsOp::create(builder, loc, ValueRange{size});
   }
-  RankedTensorType getResultType(const Kernel &kernel) override {
-    return cast<RankedTensorType>(kernel.result.getType());
+  RankedTensorType getResultType(Value result) override {
+    return cast<RankedTensorType>(result.getType());
   }
   IntegerAttr getLayer() override { return {}; }
 
@@ -192,9 +192,8 @@ private:
 } // namespace
 
 /// Products of `block` by an argument of the function.
-static SmallVector<Product>
-collectProducts(Block &block, Fusions disabled,
-                llvm::function_ref<void(const Mismatch &)> onMiss) {
+static SmallVector<Product> collectProducts(Block &block, Fusions disabled,
+                                            MissFn onMiss) {
   SmallVector<Product> products;
   for (Operation &op : block) {
     auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
@@ -208,6 +207,8 @@ collectProducts(Block &block, Fusions disabled,
     }
     if (!isa<BlockArgument>(product->weight))
       onMiss({&op, "a weight that is computed in every step"});
+    else if (product->previous)
+      onMiss({&op, "a contraction that starts from another one"});
     else if (product->bias && bitEnumContainsAny(disabled, Fusions::Bias))
       onMiss({&op, kBiasDisabled.str()});
     else
@@ -224,10 +225,11 @@ static bool formKernel(RewriterBase &rewriter, ArrayRef<Product> chosen,
   if (!kernel)
     return false;
   OpBuilder::InsertionGuard guard(rewriter);
-  rewriter.setInsertionPointAfterValue(kernel->result);
+  Value result = kernel->results.front();
+  rewriter.setInsertionPointAfterValue(result);
   DenseContext context(kernel->getRows());
-  Value value = createKernel(rewriter, *kernel, context);
-  rewriter.replaceAllUsesWith(kernel->result, value);
+  Value value = createKernel(rewriter, *kernel, context).front();
+  rewriter.replaceAllUsesWith(result, value);
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
     if (isOpTriviallyDead(&op))
       rewriter.eraseOp(&op);
@@ -245,9 +247,9 @@ static bool formKernelOf(RewriterBase &rewriter, ArrayRef<Product> products,
   return formKernel(rewriter, {products[i]}, block, disabled);
 }
 
-unsigned mlir::moe::detail::formDenseKernels(
-    RewriterBase &rewriter, Block &block, Fusions disabled,
-    llvm::function_ref<void(const Mismatch &)> onMiss) {
+unsigned mlir::moe::detail::formDenseKernels(RewriterBase &rewriter,
+                                             Block &block, Fusions disabled,
+                                             MissFn onMiss) {
   unsigned formed = 0;
   SmallVector<Product> products = collectProducts(block, disabled, onMiss);
   size_t next = 0;

@@ -16,21 +16,25 @@ using namespace mlir::moe::detail;
 EpilogueBuilder::EpilogueBuilder(Kernel &kernel, Resolver resolve,
                                  Mismatch &mismatch)
     : kernel(kernel), resolve(resolve), mismatch(mismatch),
-      builder(kernel.result.getContext()) {}
+      builder(kernel.results.front().getContext()) {}
 
 LogicalResult EpilogueBuilder::fail(Operation *op, const Twine &reason) {
   mismatch = {op, reason.str()};
   return failure();
 }
 
-LogicalResult EpilogueBuilder::build(Value result) {
+LogicalResult EpilogueBuilder::build() {
   kernel.epilogue = std::make_unique<Region>();
   Block &block = kernel.epilogue->emplaceBlock();
   builder.setInsertionPointToEnd(&block);
-  FailureOr<Value> value = get(Access::identity(result));
-  if (failed(value))
-    return failure();
-  YieldOp::create(builder, result.getLoc(), *value);
+  SmallVector<Value> values;
+  for (Value result : kernel.results) {
+    FailureOr<Value> value = get(Access::identity(result));
+    if (failed(value))
+      return failure();
+    values.push_back(*value);
+  }
+  YieldOp::create(builder, kernel.results.front().getLoc(), values);
   return success();
 }
 
@@ -268,19 +272,27 @@ static Value createScalars(OpBuilder &builder, Location loc, Value value,
   return tensor::CollapseShapeOp::create(builder, loc, value, groups);
 }
 
-Value mlir::moe::detail::createKernel(OpBuilder &builder, Kernel &kernel,
-                                      KernelContext &context) {
+ValueRange mlir::moe::detail::createKernel(OpBuilder &builder, Kernel &kernel,
+                                           KernelContext &context) {
   SmallVector<Location> locs;
   for (const Accumulator &accumulator : kernel.accumulators)
     locs.push_back(accumulator.product.op->getLoc());
   Location loc = builder.getFusedLoc(locs);
+  SmallVector<Value> terms;
+  for (const Product &term : kernel.accumulators.front().product.earlier)
+    terms.push_back(context.getRows(term.rows));
   Value rows = context.getRows(kernel.getRows());
+  terms.push_back(rows);
   Value sizes = context.getSizes(builder, loc);
   int64_t groups = cast<ShapedType>(sizes.getType()).getDimSize(0);
   int64_t rank = cast<ShapedType>(rows.getType()).getRank();
   SmallVector<Value> weights, vectors, elements, scalars;
-  for (const Accumulator &accumulator : kernel.accumulators)
+  for (const Accumulator &accumulator : kernel.accumulators) {
+    for (const Product &term : accumulator.product.earlier)
+      weights.push_back(
+          createWeight(builder, loc, context, {term, accumulator.columns}));
     weights.push_back(createWeight(builder, loc, context, accumulator));
+  }
   SmallVector<Value> biases =
       createBiases(builder, loc, context, kernel, groups);
   for (const VectorSource &vector : kernel.vectors)
@@ -290,11 +302,15 @@ Value mlir::moe::detail::createKernel(OpBuilder &builder, Kernel &kernel,
   for (Value scalar : kernel.scalars)
     scalars.push_back(
         createScalars(builder, loc, context.getRows(scalar), rank));
+  SmallVector<Type> types;
+  for (Value result : kernel.results)
+    types.push_back(context.getResultType(result));
   auto op = GroupedMatmulOp::create(
-      builder, loc, TypeRange(context.getResultType(kernel)), rows, sizes,
-      weights, biases, /*gather=*/Value(), vectors, elements, scalars,
+      builder, loc, types, terms, sizes, weights, biases, /*gather=*/Value(),
+      vectors, elements, scalars,
       /*outs=*/ValueRange(), kernel.accumulators.front().product.layout,
-      /*contraction=*/false, context.getHidden(kernel), context.getLayer());
+      /*contraction=*/false, /*chained=*/terms.size() > 1,
+      context.getHidden(kernel), context.getLayer());
   op.getEpilogue().takeBody(*kernel.epilogue);
-  return op.getResult(0);
+  return op.getResults();
 }

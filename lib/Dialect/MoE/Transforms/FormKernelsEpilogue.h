@@ -25,7 +25,7 @@ struct Accumulator {
 /// One grouped_matmul. All values are those of the matched program (the body of
 /// an expert, or a function); `KernelContext` says what they become.
 struct Kernel {
-  Value result;
+  SmallVector<Value> results;
   int64_t columns = 0;
   SmallVector<Accumulator> accumulators;
   SmallVector<VectorSource> vectors;
@@ -34,6 +34,7 @@ struct Kernel {
   std::unique_ptr<Region> epilogue;
 
   Value getRows() const { return accumulators.front().product.rows; }
+  Operation *getOp() const { return results.front().getDefiningOp(); }
 };
 
 /// What a tensor element is to a kernel.
@@ -70,8 +71,8 @@ public:
 
   EpilogueBuilder(Kernel &kernel, Resolver resolve, Mismatch &mismatch);
 
-  /// Fills `kernel` so that it computes `result` ([rows, N], static N).
-  LogicalResult build(Value result);
+  /// Fills `kernel` so that it computes its results ([rows, N], static N).
+  LogicalResult build();
 
 private:
   FailureOr<Value> get(Access access);
@@ -101,14 +102,15 @@ public:
   /// `[R, ...]` or `[E, P, ...]` for rows of the matched program.
   virtual Value getRows(Value value) = 0;
   virtual Value getSizes(OpBuilder &builder, Location loc) = 0;
-  virtual RankedTensorType getResultType(const Kernel &kernel) = 0;
+  virtual RankedTensorType getResultType(Value result) = 0;
   virtual IntegerAttr getLayer() = 0;
   /// How the kernel's hidden dimension is cut; null where it is not.
   virtual HiddenAttr getHidden(const Kernel &kernel) { return {}; }
 };
 
-/// Creates the op; `kernel.epilogue` is moved into it.
-Value createKernel(OpBuilder &builder, Kernel &kernel, KernelContext &context);
+/// Creates the op and returns its results; `kernel.epilogue` is moved into it.
+ValueRange createKernel(OpBuilder &builder, Kernel &kernel,
+                        KernelContext &context);
 
 } // namespace mlir::moe::detail
 

@@ -3,11 +3,13 @@
 //
 // From the body of an expert to kernels. Some tensors of the body must exist in
 // memory: what it yields and what later contractions read. Each of them becomes
-// the result of one kernel, whose products are the contractions that it reaches
-// back to through elementwise ops. A contraction that cannot stand in that
-// kernel becomes one of its own, which the epilogue reads as rows. Where a
-// fusion is disabled, more tensors are stored, and what no kernel may compute
-// becomes a smaller expert, which is lowered to a loop.
+// a result of one kernel, whose products are the contractions that it reaches
+// back to through elementwise ops; results of the same products stand in one
+// kernel. A contraction that cannot stand in that kernel becomes one of its
+// own, which the epilogue reads as rows. Sums over rows, which gradients yield,
+// are contractions of stored tensors. Where a fusion is disabled, more tensors
+// are stored, and what no kernel may compute becomes a smaller expert, which is
+// lowered to a loop.
 
 #include "FormKernelsExpert.h"
 #include "FormKernels.h"
@@ -39,8 +41,33 @@ public:
 private:
   enum class Plan { Done, Again, Failed };
 
+  /// Stored tensors that one kernel computes, and its products.
+  struct Group {
+    llvm::SetVector<Value> results;
+    llvm::SetVector<Operation *> products;
+    /// Results that need none of the products.
+    llvm::SetVector<Value> attached;
+  };
+
+  LogicalResult addProduct(linalg::LinalgOp op);
   Plan plan();
-  Plan planKernel(Value result);
+  Plan planSum(Value sum);
+  Plan chooseProducts(Value result, SmallVectorImpl<Value> &withoutProducts);
+  bool canStandTogether(ArrayRef<Operation *> ops);
+  Plan addToGroup(Value result, ArrayRef<Operation *> chosen);
+  bool attach(Value result);
+  void collectStored(Value value, llvm::SetVector<Value> &found);
+  Plan planKernel(Group &group);
+  Plan checkOrder();
+  /// Whether `value` is a sum over rows, `[S..]`.
+  static bool isSum(Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && type.hasStaticShape();
+  }
+  void store(Value rows) {
+    if (!isRows(rows))
+      stored.insert(rows);
+  }
   /// Takes kernels apart that hold columns of one product twice, when gate-up
   /// is disabled.
   Plan splitColumns(const Kernel &kernel);
@@ -84,9 +111,14 @@ private:
   Block &body;
   Fusions disabled;
   Mismatch &mismatch;
-  llvm::DenseMap<Operation *, Product> products;
-  /// Tensors that must exist in memory.
-  llvm::SetVector<Value> stored;
+  llvm::MapVector<Operation *, Product> products;
+  /// Tensors of rows that must exist in memory, and sums that are yielded.
+  llvm::SetVector<Value> stored, sums;
+  /// Products that stand in no kernel but their own.
+  llvm::SmallPtrSet<Operation *, 4> separate;
+  /// Stored tensors without products that no kernel may compute.
+  llvm::DenseSet<Value> alone;
+  std::vector<Group> groups;
   ExpertPlan planned;
   llvm::DenseMap<Value, bool> rowScalarReaders;
   /// Columns of products, each a tensor of the kernel in the making.
@@ -96,42 +128,95 @@ private:
 LogicalResult ExpertMatcher::match() {
   for (Value yielded : body.getTerminator()->getOperands())
     if (!isRows(yielded))
-      stored.insert(yielded);
+      (isSum(yielded) ? sums : stored).insert(yielded);
   for (Operation &op : body) {
     auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-    if (!linalgOp || linalgOp.isAllParallelLoops() || op.use_empty())
+    if (!linalgOp || linalgOp.isAllParallelLoops() || op.use_empty() ||
+        isSum(op.getResult(0)))
       continue;
-    FailureOr<Product> product = matchProduct(linalgOp, mismatch);
-    if (failed(product))
+    if (failed(addProduct(linalgOp)))
       return failure();
-    if (!isa<BlockArgument>(product->weight) || isRows(product->weight))
-      return fail(&op, "a weight that is computed in the body");
-    if (product->bias && !isa<BlockArgument>(product->bias->source))
-      return fail(&op, "a bias that is computed in the body");
-    if (product->bias && isDisabled(Fusions::Bias))
-      return fail(&op, kBiasDisabled);
-    products[&op] = *product;
-    if (!isRows(product->rows))
-      stored.insert(product->rows);
+  }
+  for (auto &[op, product] : products) {
+    store(product.rows);
+    for (const Product &term : product.earlier)
+      store(term.rows);
   }
   Plan result = Plan::Again;
-  // Every further round stores one product more.
+  // Every further round stores one tensor more, or takes one out of a kernel.
   while (result == Plan::Again)
     result = plan();
+  if (result == Plan::Done && planned.kernels.empty() && planned.sums.empty() &&
+      !(stored.empty() && sums.empty()))
+    return fail(stored.empty() ? nullptr : stored.front().getDefiningOp(),
+                "elementwise work on rows with no contraction before it");
   return success(result == Plan::Done);
+}
+
+LogicalResult ExpertMatcher::addProduct(linalg::LinalgOp op) {
+  FailureOr<Product> product = matchProduct(op, mismatch);
+  if (failed(product))
+    return failure();
+  if (!isa<BlockArgument>(product->weight) || isRows(product->weight))
+    return fail(op, "a weight that is computed in the body");
+  if (product->bias && !isa<BlockArgument>(product->bias->source))
+    return fail(op, "a bias that is computed in the body");
+  if (product->bias && isDisabled(Fusions::Bias))
+    return fail(op, kBiasDisabled);
+  if (product->previous) {
+    auto before = products.find(product->previous);
+    if (before == products.end() || !product->continues(before->second) ||
+        isShared(product->weight) != isShared(before->second.weight) ||
+        !product->previous->hasOneUse())
+      return fail(op, "a contraction that goes on from one it does not match");
+    Product first = before->second;
+    product->bias = first.bias;
+    product->earlier = std::move(first.earlier);
+    first.earlier.clear();
+    product->earlier.push_back(std::move(first));
+    products.erase(before);
+  }
+  products[op] = *product;
+  return success();
 }
 
 ExpertMatcher::Plan ExpertMatcher::plan() {
   planned.kernels.clear();
+  planned.kernelOf.clear();
   planned.remainders.clear();
+  planned.sums.clear();
+  planned.missed.clear();
   rowScalarReaders.clear();
-  for (Value result : stored) {
-    Plan done =
-        isRemainder(result) ? planRemainder(result) : planKernel(result);
+  groups.clear();
+  for (Value sum : sums) {
+    Plan done = planSum(sum);
     if (done != Plan::Done)
       return done;
   }
-  return checkUses();
+  SmallVector<Value> withoutProducts;
+  for (Value result : stored) {
+    Plan done = isRemainder(result) ? planRemainder(result)
+                                    : chooseProducts(result, withoutProducts);
+    if (done != Plan::Done)
+      return done;
+  }
+  for (Value result : withoutProducts) {
+    if (attach(result))
+      continue;
+    planned.missed.push_back(
+        {result.getDefiningOp(),
+         "elementwise work on rows with no contraction before it"});
+    Plan done = planRemainder(result);
+    if (done != Plan::Done)
+      return done;
+  }
+  for (Group &group : groups) {
+    Plan done = planKernel(group);
+    if (done != Plan::Done)
+      return done;
+  }
+  Plan done = checkUses();
+  return done == Plan::Done ? checkOrder() : done;
 }
 
 void ExpertMatcher::collectProducts(Value value,
@@ -148,53 +233,195 @@ void ExpertMatcher::collectProducts(Value value,
       collectProducts(operand, found);
 }
 
-ExpertMatcher::Plan ExpertMatcher::planKernel(Value result) {
+/// Finds the products of `result` and puts it in their group.
+ExpertMatcher::Plan
+ExpertMatcher::chooseProducts(Value result,
+                              SmallVectorImpl<Value> &withoutProducts) {
   auto type = dyn_cast<RankedTensorType>(result.getType());
   if (!type || type.getRank() != 2 || type.isDynamicDim(1))
     return refuse(result.getDefiningOp(), "rows that are no [rows, N] tensor");
   llvm::SetVector<Operation *> reached;
   collectProducts(result, reached);
-  SmallVector<Operation *> candidates;
-  for (Operation *op : reached)
-    if (op->getResult(0) == result || !stored.contains(op->getResult(0)))
-      candidates.push_back(op);
-  if (candidates.empty())
-    return refuse(result.getDefiningOp(),
-                  reached.empty()
-                      ? "elementwise work on rows with no contraction before it"
-                      : "a stage with two results");
-  llvm::sort(candidates,
-             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  SmallVector<Operation *> all, apart;
+  for (Operation *op : reached) {
+    bool isOwn = op->getResult(0) == result;
+    if (isOwn || !separate.contains(op))
+      all.push_back(op);
+    if (isOwn || !stored.contains(op->getResult(0)))
+      apart.push_back(op);
+  }
+  auto inOrder = [](Operation *a, Operation *b) {
+    return a->isBeforeInBlock(b);
+  };
+  llvm::sort(all, inOrder);
+  llvm::sort(apart, inOrder);
+  if (all.empty()) {
+    withoutProducts.push_back(result);
+    return Plan::Done;
+  }
+  // What is stored in any case is better computed here than read, where it
+  // fits.
+  bool merges = !isDisabled(Fusions::GateUp);
+  if (merges && canStandTogether(all))
+    return addToGroup(result, all);
+  if (apart.empty()) {
+    withoutProducts.push_back(result);
+    return Plan::Done;
+  }
   // The deepest stage is the one that can read all others as rows.
-  const Product &last = products[candidates.back()];
   SmallVector<Operation *> chosen;
-  for (Operation *op : candidates) {
-    if (products[op].isCompatible(last) &&
-        isShared(products[op].weight) == isShared(last.weight) &&
-        chosen.size() < (isDisabled(Fusions::GateUp) ? 1 : kMaxWeights)) {
-      chosen.push_back(op);
+  for (Operation *op : apart) {
+    chosen.push_back(op);
+    bool fits = products[op].isCompatible(products[apart.back()]) &&
+                canStandTogether(chosen);
+    if (fits || op == apart.back())
       continue;
-    }
     stored.insert(op->getResult(0));
     return Plan::Again;
   }
-  Kernel &kernel = planned.kernels[result];
-  kernel.result = result;
-  kernel.columns = type.getDimSize(1);
+  if (!canStandTogether(chosen)) {
+    stored.insert(chosen.back()->getResult(0));
+    separate.insert(chosen.back());
+    return Plan::Again;
+  }
+  return addToGroup(result, chosen);
+}
+
+bool ExpertMatcher::canStandTogether(ArrayRef<Operation *> ops) {
+  const Product &last = products[ops.back()];
+  return (ops.size() == 1 ||
+          llvm::all_of(ops,
+                       [&](Operation *op) {
+                         return products[op].isCompatible(last) &&
+                                isShared(products[op].weight) ==
+                                    isShared(last.weight);
+                       })) &&
+         ops.size() <= (isDisabled(Fusions::GateUp) ? 1 : kMaxWeights);
+}
+
+/// Adds `result` to the group that has one of its products, or to a new one.
+ExpertMatcher::Plan ExpertMatcher::addToGroup(Value result,
+                                              ArrayRef<Operation *> chosen) {
+  Group merged;
+  merged.results.insert(result);
+  merged.products.insert_range(chosen);
+  int64_t columns = cast<ShapedType>(result.getType()).getDimSize(1);
+  std::vector<Group> others;
+  for (Group &group : groups) {
+    // Without that fusion columns of one product may be kernels of their own.
+    bool shares = !isDisabled(Fusions::GateUp) &&
+                  llvm::any_of(chosen, [&](Operation *op) {
+                    return group.products.contains(op);
+                  });
+    if (!shares) {
+      others.push_back(std::move(group));
+      continue;
+    }
+    int64_t width =
+        cast<ShapedType>(group.results.front().getType()).getDimSize(1);
+    Group together = merged;
+    together.products.insert_range(group.products);
+    together.results.insert_range(group.results);
+    SmallVector<Operation *> ops(together.products.getArrayRef());
+    llvm::sort(
+        ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    if (width != columns || !canStandTogether(ops)) {
+      // The product that both want is stored, and one of them reads it.
+      for (Operation *op : chosen)
+        if (group.products.contains(op)) {
+          stored.insert(op->getResult(0));
+          separate.insert(op);
+        }
+      return Plan::Again;
+    }
+    merged = std::move(together);
+  }
+  others.push_back(std::move(merged));
+  groups = std::move(others);
+  return Plan::Done;
+}
+
+/// Lets a kernel compute `result` from rows of memory and from its own results.
+bool ExpertMatcher::attach(Value result) {
+  if (alone.contains(result))
+    return false;
+  int64_t columns = cast<ShapedType>(result.getType()).getDimSize(1);
+  llvm::SetVector<Value> reads;
+  collectStored(result, reads);
+  for (Group &group : groups) {
+    int64_t width =
+        cast<ShapedType>(group.results.front().getType()).getDimSize(1);
+    if (width != columns || !llvm::all_of(reads, [&](Value value) {
+          return isRows(value) || group.results.contains(value);
+        }))
+      continue;
+    group.results.insert(result);
+    group.attached.insert(result);
+    return true;
+  }
+  return false;
+}
+
+/// The tensors in memory that elementwise ops before `value` read.
+void ExpertMatcher::collectStored(Value value, llvm::SetVector<Value> &found) {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return;
+  for (Value operand : op->getOperands())
+    if (isStored(operand))
+      found.insert(operand);
+    else
+      collectStored(operand, found);
+}
+
+ExpertMatcher::Plan ExpertMatcher::planKernel(Group &group) {
+  planned.kernels.emplace_back();
+  Kernel &kernel = planned.kernels.back();
+  kernel.results = llvm::to_vector(group.results);
+  // In the order of the body, which is that of the source.
+  llvm::sort(kernel.results, [](Value a, Value b) {
+    return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
+  });
+  kernel.columns =
+      cast<ShapedType>(kernel.results.front().getType()).getDimSize(1);
+  for (Value result : kernel.results)
+    planned.kernelOf[result] = planned.kernels.size() - 1;
   columnReads.clear();
   EpilogueBuilder builder(
-      kernel, [&](Access access) { return resolve(kernel, chosen, access); },
+      kernel,
+      [&](Access access) {
+        return resolve(kernel, group.products.getArrayRef(), access);
+      },
       mismatch);
-  if (failed(builder.build(result)) || failed(checkGroups(kernel)))
-    return Plan::Failed;
+  if (failed(builder.build()) || failed(checkGroups(kernel))) {
+    if (group.attached.empty())
+      return Plan::Failed;
+    alone.insert_range(group.attached);
+    return Plan::Again;
+  }
   return splitColumns(kernel);
+}
+
+ExpertMatcher::Plan ExpertMatcher::planSum(Value sum) {
+  std::optional<RowSum> matched = matchRowSum(sum);
+  if (!matched && !isPositiveZero(sum))
+    planned.missed.push_back({sum.getDefiningOp(),
+                              "a sum over rows that is neither one of rows nor "
+                              "a product of two of them"});
+  if (!matched)
+    return planRemainder(sum);
+  for (Value rows : {matched->lhs, matched->rhs})
+    if (rows)
+      store(rows);
+  planned.sums[sum] = *matched;
+  return Plan::Done;
 }
 
 ExpertMatcher::Plan ExpertMatcher::splitColumns(const Kernel &kernel) {
   if (!isDisabled(Fusions::GateUp) || kernel.accumulators.size() < 2)
     return Plan::Done;
   if (columnReads.empty())
-    return refuse(kernel.result.getDefiningOp(),
+    return refuse(kernel.getOp(),
                   "two sets of columns of one product that one op reads, while "
                   "fusion gate-up is disabled");
   // One stays in this kernel.
@@ -206,12 +433,13 @@ ExpertMatcher::Plan ExpertMatcher::splitColumns(const Kernel &kernel) {
 
 ExpertMatcher::Plan ExpertMatcher::checkUses() {
   SmallVector<const Accumulator *> seen;
-  for (auto &[result, kernel] : planned.kernels)
+  for (Kernel &kernel : planned.kernels)
     for (const Accumulator &accumulator : kernel.accumulators) {
       Operation *op = accumulator.product.op;
       for (const Accumulator *other : seen)
         if (other->product.op == op && other->columns == accumulator.columns) {
           stored.insert(op->getResult(0));
+          separate.insert(op);
           return Plan::Again;
         }
       seen.push_back(&accumulator);
@@ -219,10 +447,49 @@ ExpertMatcher::Plan ExpertMatcher::checkUses() {
   return Plan::Done;
 }
 
+/// Takes a kernel apart that would wait for itself.
+ExpertMatcher::Plan ExpertMatcher::checkOrder() {
+  enum State : char { New, Open, Closed };
+  SmallVector<State> states(planned.kernels.size(), New);
+  std::function<bool(Value)> isOrdered = [&](Value value) {
+    if (auto remainder = planned.remainders.find(value);
+        remainder != planned.remainders.end())
+      return llvm::all_of(remainder->second.rows, isOrdered);
+    auto known = planned.kernelOf.find(value);
+    if (known == planned.kernelOf.end())
+      return true;
+    State &state = states[known->second];
+    if (state != New)
+      return state == Closed;
+    state = Open;
+    Kernel &kernel = planned.kernels[known->second];
+    SmallVector<Value> reads(kernel.elements);
+    llvm::append_range(reads, kernel.scalars);
+    for (const Accumulator &accumulator : kernel.accumulators) {
+      reads.push_back(accumulator.product.rows);
+      for (const Product &term : accumulator.product.earlier)
+        reads.push_back(term.rows);
+    }
+    bool ordered = llvm::all_of(reads, isOrdered);
+    states[known->second] = Closed;
+    return ordered;
+  };
+  for (Kernel &kernel : planned.kernels) {
+    if (isOrdered(kernel.results.front()))
+      continue;
+    for (const Accumulator &accumulator : kernel.accumulators) {
+      stored.insert(accumulator.product.op->getResult(0));
+      if (!separate.insert(accumulator.product.op).second)
+        return refuse(kernel.getOp(), "a stage that waits for itself");
+    }
+    return Plan::Again;
+  }
+  return Plan::Done;
+}
+
 LogicalResult ExpertMatcher::checkGroups(const Kernel &kernel) {
   if (kernel.accumulators.size() > kMaxWeights)
-    return fail(kernel.result.getDefiningOp(),
-                "a stage with more than two weights");
+    return fail(kernel.getOp(), "a stage with more than two weights");
   unsigned shared = 0, perExpert = 0;
   for (const Accumulator &accumulator : kernel.accumulators) {
     ++(isShared(accumulator.product.weight) ? shared : perExpert);
@@ -234,11 +501,10 @@ LogicalResult ExpertMatcher::checkGroups(const Kernel &kernel) {
   for (const VectorSource &vector : kernel.vectors)
     perExpert += !isShared(vector.source);
   if (perExpert != 0)
-    return fail(kernel.result.getDefiningOp(),
+    return fail(kernel.getOp(),
                 "a stage that mixes shared weights and per-expert values");
   if (expert.isPadded())
-    return fail(kernel.result.getDefiningOp(),
-                "a stage with shared weights on padded rows");
+    return fail(kernel.getOp(), "a stage with shared weights on padded rows");
   return success();
 }
 
@@ -248,7 +514,8 @@ Leaf ExpertMatcher::resolve(const Kernel &kernel, ArrayRef<Operation *> chosen,
   if (op && llvm::is_contained(chosen, op))
     return resolveProduct(kernel, products[op], access);
   if (isRows(access.value) ||
-      (access.value != kernel.result && stored.contains(access.value)))
+      (!llvm::is_contained(kernel.results, access.value) &&
+       stored.contains(access.value)))
     return resolveRows(kernel, access);
   if (op && isDisabled(Fusions::GateUp) && access.isIdentity()) {
     Access moved = lookThrough(access);
@@ -388,8 +655,12 @@ ExpertMatcher::Plan ExpertMatcher::planRemainder(Value result) {
       return done;
     remainder.ops.push_back(op);
   }
-  if (remainder.rows.empty())
-    return refuse(result.getDefiningOp(), "rows that depend on no rows");
+  if (remainder.rows.empty()) {
+    if (!isSum(result))
+      return refuse(result.getDefiningOp(), "rows that depend on no rows");
+    // Zeros: the loop is still one over groups.
+    remainder.rows.insert(expert.getRowArgs().front());
+  }
   llvm::sort(remainder.ops,
              [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   return Plan::Done;
@@ -397,17 +668,17 @@ ExpertMatcher::Plan ExpertMatcher::planRemainder(Value result) {
 
 } // namespace
 
-FailureOr<unsigned>
-mlir::moe::detail::formExpertKernels(RewriterBase &rewriter, ExpertOp expert,
-                                     Fusions disabled,
-                                     const Separability *separability,
-                                     int64_t hiddenBlocks, Mismatch &mismatch) {
+FailureOr<unsigned> mlir::moe::detail::formExpertKernels(
+    RewriterBase &rewriter, ExpertOp expert, Fusions disabled,
+    const Separability *separability, int64_t hiddenBlocks, Mismatch &mismatch,
+    MissFn onMiss) {
   ExpertMatcher matcher(expert, disabled, mismatch);
   if (failed(matcher.match()))
     return failure();
   ExpertPlan &plan = matcher.getPlan();
   plan.separability = separability;
   plan.hiddenBlocks = hiddenBlocks;
+  llvm::for_each(plan.missed, onMiss);
   createPlanned(rewriter, plan);
-  return plan.kernels.size();
+  return plan.kernels.size() + plan.sums.size();
 }

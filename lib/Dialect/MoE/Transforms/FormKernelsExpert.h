@@ -37,8 +37,14 @@ struct ExpertPlan {
   /// Null where the hidden dimension stays in one piece.
   const Separability *separability = nullptr;
   int64_t hiddenBlocks = 1;
-  llvm::MapVector<Value, Kernel> kernels;
+  std::vector<Kernel> kernels;
+  /// The kernel of each stored tensor that one computes.
+  llvm::DenseMap<Value, unsigned> kernelOf;
   llvm::MapVector<Value, Remainder> remainders;
+  /// Yielded sums over rows that are kernels of their own.
+  llvm::MapVector<Value, RowSum> sums;
+  /// Remainders that are there because nothing matches.
+  SmallVector<Mismatch> missed;
 
   /// Whether `value` is the block argument of a rows operand.
   bool isRows(Value value) {

@@ -20,10 +20,18 @@ FloatType Product::getAccumulatorType() const {
 }
 
 bool Product::isCompatible(const Product &other) const {
-  return rows == other.rows && layout == other.layout &&
-         n.size == other.n.size &&
+  return earlier.empty() && other.earlier.empty() && rows == other.rows &&
+         layout == other.layout && n.size == other.n.size &&
          tensorType(weight).getElementType() ==
              tensorType(other.weight).getElementType();
+}
+
+bool Product::continues(const Product &other) const {
+  auto element = [](Value value) { return tensorType(value).getElementType(); };
+  return layout == other.layout && n == other.n && !bias &&
+         tensorType(weight) == tensorType(other.weight) &&
+         tensorType(rows).getShape() == tensorType(other.rows).getShape() &&
+         element(rows) == element(other.rows);
 }
 
 std::optional<VectorSource> mlir::moe::detail::matchVector(Access access,
@@ -48,6 +56,26 @@ std::optional<VectorSource> mlir::moe::detail::matchVector(Access access,
   return vector;
 }
 
+/// `value`, or what it widens.
+static Value beforeWidening(Value value) {
+  auto ext = value.getDefiningOp<arith::ExtFOp>();
+  return ext ? ext.getIn() : value;
+}
+
+/// Whether the payload is `acc + a` with a at most widened.
+static bool isAdd(linalg::LinalgOp op) {
+  Block *block = op.getBlock();
+  if (op->getNumOperands() != 2 || op->getNumResults() != 1)
+    return false;
+  auto add =
+      block->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!add)
+    return false;
+  Value in = block->getArgument(0), acc = block->getArgument(1);
+  return (add.getLhs() == acc && beforeWidening(add.getRhs()) == in) ||
+         (add.getRhs() == acc && beforeWidening(add.getLhs()) == in);
+}
+
 /// Whether the payload is `acc + a * b` with a and b at most widened.
 static bool isMultiplyAdd(linalg::LinalgOp op) {
   Block *block = op.getBlock();
@@ -55,9 +83,7 @@ static bool isMultiplyAdd(linalg::LinalgOp op) {
     return false;
   BlockArgument acc = block->getArgument(2);
   auto isFactor = [&](Value value, unsigned i) {
-    if (auto ext = value.getDefiningOp<arith::ExtFOp>())
-      value = ext.getIn();
-    return value == block->getArgument(i);
+    return beforeWidening(value) == block->getArgument(i);
   };
   auto areFactors = [&](Value a, Value b) {
     return (isFactor(a, 0) && isFactor(b, 1)) ||
@@ -110,6 +136,11 @@ static LogicalResult matchInit(Product &product, Value init) {
   if (auto fill = access.value.getDefiningOp<linalg::FillOp>())
     if (isZero(fill.getInputs().front()))
       return success();
+  if (auto op = init.getDefiningOp<linalg::LinalgOp>();
+      op && !op.isAllParallelLoops()) {
+    product.previous = op;
+    return success();
+  }
   product.bias = matchVector(access, product.n.size);
   return success(product.bias.has_value());
 }
@@ -173,7 +204,79 @@ FailureOr<Product> mlir::moe::detail::matchProduct(linalg::LinalgOp op,
                        result.getElementType()))
     return fail("a contraction that does not accumulate in f32 (f64 for f64)");
   if (failed(matchInit(product, op.getDpsInitOperand(0)->get())))
-    return fail("a contraction that starts from neither zero nor a bias "
-                "vector");
+    return fail("a contraction that starts from neither zero, a bias vector "
+                "nor another contraction");
   return product;
+}
+
+//===----------------------------------------------------------------------===//
+// Sums over rows
+//===----------------------------------------------------------------------===//
+
+/// The sum that `value` is, before it was rounded.
+static Value beforeRounding(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto trunc = dyn_cast_if_present<arith::TruncFOp>(op))
+    return trunc.getIn();
+  auto generic = dyn_cast_if_present<linalg::LinalgOp>(op);
+  if (!generic || !generic.isAllParallelLoops() ||
+      generic.getNumDpsInputs() != 1 || generic->getNumResults() != 1 ||
+      !llvm::all_of(generic.getIndexingMapsArray(),
+                    [](AffineMap map) { return map.isIdentity(); }))
+    return value;
+  auto trunc = generic.getBlock()
+                   ->getTerminator()
+                   ->getOperand(0)
+                   .getDefiningOp<arith::TruncFOp>();
+  if (!trunc || trunc.getIn() != generic.getBlock()->getArgument(0))
+    return value;
+  return generic.getDpsInputOperand(0)->get();
+}
+
+bool mlir::moe::detail::isPositiveZero(Value value) {
+  if (auto fill = value.getDefiningOp<linalg::FillOp>())
+    return isZero(fill.getInputs().front());
+  return isZero(value);
+}
+
+std::optional<RowSum> mlir::moe::detail::matchRowSum(Value value) {
+  auto op = beforeRounding(value).getDefiningOp<linalg::LinalgOp>();
+  if (!op || op->getNumResults() != 1 ||
+      !isPositiveZero(op.getDpsInitOperand(0)->get()))
+    return std::nullopt;
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  Type acc = getElementTypeOrSelf(op->getResult(0).getType());
+  // The operand of rows, in the order of its dims.
+  auto rowsOf = [&](unsigned i) -> std::optional<std::pair<Value, unsigned>> {
+    OpOperand *operand = op.getDpsInputOperand(i);
+    auto type = dyn_cast<RankedTensorType>(operand->get().getType());
+    AffineMap map = op.getMatchingIndexingMap(operand);
+    if (!type || type.getRank() != 2 || !type.isDynamicDim(0) ||
+        type.isDynamicDim(1) || !map.isProjectedPermutation() ||
+        kinds[map.getDimPosition(0)] != utils::IteratorType::reduction)
+      return std::nullopt;
+    return std::pair{lookThroughWidening(operand->get()),
+                     map.getDimPosition(1)};
+  };
+  AffineMap out = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  if (isAdd(op)) {
+    auto rows = rowsOf(0);
+    if (!rows || kinds.size() != 2 || out.getNumResults() != 1 ||
+        out.getDimPosition(0) != rows->second || !(acc.isF32() || acc.isF64()))
+      return std::nullopt;
+    return RowSum{Value(), rows->first};
+  }
+  if (kinds.size() != 3 || !isMultiplyAdd(op) || out.getNumResults() != 2)
+    return std::nullopt;
+  auto lhs = rowsOf(0), rhs = rowsOf(1);
+  if (!lhs || !rhs || lhs->second == rhs->second ||
+      !areElementTypes(tensorType(lhs->first).getElementType(),
+                       tensorType(rhs->first).getElementType(), acc))
+    return std::nullopt;
+  if (out.getDimPosition(0) != lhs->second)
+    std::swap(lhs, rhs);
+  if (out.getDimPosition(0) != lhs->second ||
+      out.getDimPosition(1) != rhs->second)
+    return std::nullopt;
+  return RowSum{lhs->first, rhs->first};
 }

@@ -10,6 +10,8 @@
 
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
+#include <vector>
+
 namespace mlir::moe::detail {
 
 /// Why something does not match, and the op to name.
@@ -17,6 +19,12 @@ struct Mismatch {
   Operation *op = nullptr;
   std::string reason;
 };
+
+/// Hears of what stays.
+using MissFn = llvm::function_ref<void(const Mismatch &)>;
+
+/// Whether all elements of `value` are a positive zero.
+bool isPositiveZero(Value value);
 
 /// Why a product with a bias stays when that fusion is disabled.
 inline constexpr llvm::StringLiteral kBiasDisabled =
@@ -55,18 +63,35 @@ struct Product {
   WeightLayout layout = WeightLayout::NK;
   Columns n;
   std::optional<VectorSource> bias;
+  /// The contraction whose sums this one goes on from; its own terms come first
+  /// then.
+  Operation *previous = nullptr;
+  /// The products of the chain before this one, from the first on.
+  std::vector<Product> earlier;
 
   FloatType getAccumulatorType() const;
   /// Whether `other` can stand in one kernel with this product.
   bool isCompatible(const Product &other) const;
+  /// Whether one chain of sums can go on from `other` with this product.
+  bool continues(const Product &other) const;
 };
 
 /// Matches a value read at `access` as a vector over the columns.
 std::optional<VectorSource> matchVector(Access access, int64_t columns);
 
 /// Matches `op` as a product of rows and one weight, accumulated in f32 (f64
-/// for f64) from zero or from a bias vector.
+/// for f64) from zero, from a bias vector or from another contraction.
 FailureOr<Product> matchProduct(linalg::LinalgOp op, Mismatch &mismatch);
+
+/// What an expert's gradient sums over its rows: a product `[N, K]` of two
+/// tensors of rows, or with `lhs` null the rows themselves, `[K]`.
+struct RowSum {
+  Value lhs, rhs;
+};
+
+/// Matches `value`, of static shape: sums from zero in f32 (f64 for f64), at
+/// most rounded then.
+std::optional<RowSum> matchRowSum(Value value);
 
 } // namespace mlir::moe::detail
 

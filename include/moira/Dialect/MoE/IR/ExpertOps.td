@@ -124,7 +124,11 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
                                    scalars[r]..)
 
     one FMA chain in increasing k in f32 (f64 for f64), starting from the bias or
-    0. With `gather`, row r of the product reads `rows[gather[r]]`; a negative
+    0. With `chained` there is one accumulator and one row operand per weight:
+
+        acc = bias[e, n] + sum over i, then k, of rows_i[r, k] * weights_i[e][n, k]
+
+    in one chain: what two products give to one gradient. With `gather`, row r of the product reads `rows[gather[r]]`; a negative
     index reads row 0 and its result is never read. **Mode `contraction`** (weight
     gradients): two row operands a `[R, N]`, b `[R, K]`, result `[E, N, K]`:
 
@@ -138,24 +142,26 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     target has a dot product of pairs (bf16 rows and weights only). With
     `transposed_panels` the same memory is read the other way round, as a gradient
     does: the panels are those of `[E, K, N]`, `[E, ceil(K/w), N, w]` or
-    `[E, ceil(K/w), ceil(N/2), w, 2]`; there is one weight then.
+    `[E, ceil(K/w), ceil(N/2), w, 2]`; there is one accumulator then.
 
     With `hidden` the dimension it names is cut in B blocks (see `#moe.hidden`).
     Each block of panels is packed as a matrix of its own, one after the other:
     `[E, B * ceil(N/B/w), K, w]` or `[E, B * ceil(N/w), K/B, w]`.
 
     **Constraints**
-    * grouped_c1: mode `rows` has one row operand and at least one weight, mode
-      `contraction` two row operands and nothing else.
+    * grouped_c1: mode `rows` has one row operand and at least one weight, with
+      `chained` as many row operands, of one type, as weights, at least two, and no
+      gather; mode `contraction` two row operands and nothing else.
     * grouped_c2: all weights have one type and agree with E, K and N; with
       `panels` N comes from the result, which is static there.
-    * grouped_c3: `bias`: none or one `[E, N]` per weight; `vectors [E, N]`;
+    * grouped_c3: `bias`: none or one `[E, N]` per accumulator; `vectors [E, N]`;
       `elements` shaped as the result; `scalars [R]` or `[E, P]`.
     * grouped_c4: the epilogue takes one accumulator (f32, f64 for f64) per
-      weight, then one element per vector, element and scalar operand, yields
+      weight, or one with `chained`, then one element per vector, element and scalar operand, yields
       one value per result, of its element type, and uses arith and math only.
     * grouped_c5: `gather` is `[R]`, mode `rows` and ragged only.
-    * grouped_c7: `hidden` goes with mode `rows` and a static dimension.
+    * grouped_c7: `hidden` goes with mode `rows` and a static dimension, which
+      with `chained` is n.
     * grouped_c6: results are of f16, bf16, f32 or f64; rows, weights and bias
       are of f64 all or none.
     * grouped_c8: at least one result; all are of one shape; mode `contraction` has
@@ -184,6 +190,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     Variadic<AnyNon0RankedMemRef>:$outs,
     MoE_WeightLayoutAttr:$layout,
     UnitAttr:$contraction,
+    UnitAttr:$chained,
     OptionalAttr<MoE_HiddenAttr>:$hidden,
     OptionalAttr<I64Attr>:$layer);
   let results = (outs Variadic<AnyRankedTensor>:$results);
@@ -191,7 +198,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
   let assemblyFormat = [{
     `rows` `(` $rows `:` type($rows) `)`
     `groups` `(` $sizes `:` type($sizes) `)`
-    (`weights` `(` $weights^ `:` type($weights) `)`)? `` $layout (`contraction` $contraction^)?
+    (`weights` `(` $weights^ `:` type($weights) `)`)? `` $layout (`contraction` $contraction^)? (`chained` $chained^)?
     oilist( `bias` `(` $bias `:` type($bias) `)`
           | `gather` `(` $gather `:` type($gather) `)`
           | `vectors` `(` $vectors `:` type($vectors) `)`
@@ -225,6 +232,10 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     }
     /// f32, or f64 when rows and weights are f64.
     ::mlir::FloatType getAccumulatorType();
+    /// Accumulators of mode `rows`: one per weight, or one for all.
+    unsigned getNumAccumulators() {
+      return getChained() ? 1 : getWeights().size();
+    }
   }];
 }
 
