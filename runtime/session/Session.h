@@ -56,6 +56,7 @@ struct ResultTensor {
 
 class FileTensors;
 class Residuals;
+struct TrainingState;
 struct UpdateOptions;
 
 /// Any thread may call any method; calls on one session run one at a time.
@@ -139,6 +140,16 @@ public:
   Status update(const UpdateOptions &options);
   /// Updates so far with this rule.
   int64_t updates() const;
+
+  /// Writes parameters, the optimizer's states and `state` into a folder that
+  /// exists, as session/Checkpoint.h says; `sharded`: a file for each rank,
+  /// else one for all. At any moment the folder holds a whole checkpoint, this
+  /// one or the last. Of several ranks collective.
+  Status saveCheckpoint(const std::string &folder, const TrainingState &state,
+                        bool sharded);
+  /// Takes everything from such a folder, written with any ranks and slots. On
+  /// failure parameters may not be bound. Of several ranks collective.
+  Result<TrainingState> restoreCheckpoint(const std::string &folder);
 
   /// The bytes that the session would hold at most during such a step: what
   /// it holds now, the workspace that the entry asks for, and results whose

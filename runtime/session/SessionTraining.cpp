@@ -357,9 +357,7 @@ Status Session::update(const UpdateOptions &options) {
     return Status(MOIRA_INVALID_ARGUMENT,
                   "optimizer: expected gradients (accumulate), got none since "
                   "they were zeroed");
-  if (!impl->optimizer)
-    impl->optimizer =
-        std::make_unique<Optimizer>(*impl->program, impl->pool, impl->account);
+  impl->makeOptimizer();
   return impl->optimizer->update(options, impl->parameters, impl->gradients());
 }
 

@@ -7,8 +7,11 @@
 #include "base/Pool.h"
 #include "io/CheckpointSource.h"
 #include "moira-run/SlotTable.h"
+#include "session/Checkpoint.h"
 #include "session/Residuals.h"
 #include "support/CommandLine.h"
+
+#include "llvm/Support/FileSystem.h"
 
 #include <chrono>
 #include <cmath>
@@ -158,6 +161,45 @@ int64_t Trainer::parameters() const {
   for (const auto &[name, count] : counts)
     all += count;
   return all;
+}
+
+llvm::Error Trainer::save(int64_t step) {
+  TrainingState state;
+  state.step = step;
+  state.seed = options.seed;
+  if (std::error_code error = llvm::sys::fs::create_directories(options.save))
+    return llvm::createStringError(error, "--save: " + options.save +
+                                              ": expected a folder, got '" +
+                                              error.message() + "'");
+  return toError(grid.run([&](int rank) {
+    return session(rank).saveCheckpoint(options.save, state,
+                                        options.shardedSave);
+  }));
+}
+
+llvm::Expected<std::optional<int64_t>> Trainer::resume() {
+  if (!llvm::sys::fs::exists(checkpointIndex(options.save)))
+    return std::optional<int64_t>();
+  std::vector<TrainingState> states(grid.local().size());
+  Status status = grid.run([&](int rank) -> Status {
+    Result<TrainingState> state = session(rank).restoreCheckpoint(options.save);
+    if (state.ok())
+      states[rank - grid.local().front()] = *state;
+    return state.status();
+  });
+  if (!status.ok())
+    return toError(status);
+  const TrainingState &state = states.front();
+  if (state.seed != options.seed)
+    return llvm::createStringError(
+        "--resume: expected --seed " + llvm::Twine(state.seed) +
+        ", which the checkpoint was made with, got " +
+        llvm::Twine(options.seed));
+  if (!state.rule.empty() && state.rule != options.update.rule)
+    return llvm::createStringError(
+        "--resume: expected --optimizer " + state.rule +
+        ", which the checkpoint has states of, got " + options.update.rule);
+  return std::optional<int64_t>(state.step);
 }
 
 //===----------------------------------------------------------------------===//

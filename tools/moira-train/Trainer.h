@@ -42,6 +42,11 @@ public:
   /// The mean loss of sequences that are not trained on.
   llvm::Expected<double> evaluate(const Batches &batches);
 
+  /// Writes a checkpoint whose next step is `step`.
+  llvm::Error save(int64_t step);
+  /// Goes on from a checkpoint: the next step. Nothing where there is none.
+  llvm::Expected<std::optional<int64_t>> resume();
+
   runtime::Session &session(int rank) {
     return *sessions[rank - grid.local().front()];
   }

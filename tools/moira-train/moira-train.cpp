@@ -108,9 +108,17 @@ llvm::Error Run::train() {
   if (!batches)
     return batches.takeError();
   InterruptGuard guard(*grid);
-  if (llvm::Error error = trainer->bind())
-    return error;
-  int64_t first = 0;
+  std::optional<int64_t> resumed;
+  if (options.resume) {
+    llvm::Expected<std::optional<int64_t>> step = trainer->resume();
+    if (!step)
+      return step.takeError();
+    resumed = *step;
+  }
+  if (!resumed)
+    if (llvm::Error error = trainer->bind())
+      return error;
+  int64_t first = resumed.value_or(0);
   Log log(options);
   if (grid->isFirst())
     if (llvm::Error error = log.open(first))
@@ -136,6 +144,10 @@ llvm::Error Run::train() {
       if (llvm::Error error = log.add(last, evaluation))
         return error;
     print(last, evaluation);
+    bool isDue = options.saveEvery > 0 && (step + 1) % options.saveEvery == 0;
+    if (!options.save.empty() && (isDue || isLast))
+      if (llvm::Error error = trainer->save(step + 1))
+        return error;
     progress.update(step + 1, options.steps);
   }
   printEnd(
