@@ -3,11 +3,7 @@
 
 #include "Conformance/CharMoE.h"
 
-#include "moira/jit.h"
-
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/MLIRContext.h"
-#include "mlir/Parser/Parser.h"
+#include "Conformance/Training.h"
 
 #include <cmath>
 #include <fstream>
@@ -102,23 +98,8 @@ testing::AssertionResult CharWeights::bind(Session &session) const {
 }
 
 std::shared_ptr<const Program> conformance::compileCharMoE() {
-  std::ifstream file(MOIRA_SOURCE_DIR "/examples/char-moe/char-moe.mlir");
-  std::stringstream text;
-  text << file.rdbuf();
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(
-      text.str(), mlir::ParserConfig(&context));
-  EXPECT_TRUE(bool(module));
-  if (!module)
-    return nullptr;
-  JitOptions options;
-  options.pipeline.gradients = true;
-  options.pipeline.updates = {"adamw"};
-  auto program = compile(*module, options);
-  EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
-  return program ? *program : nullptr;
+  return compileTraining(
+      readText(MOIRA_SOURCE_DIR "/examples/char-moe/char-moe.mlir"), {"adamw"});
 }
 
 std::vector<std::pair<std::string, std::vector<double>>>

@@ -5,14 +5,12 @@
 // and the losses of ten. test/fixtures/char-moe has what PyTorch gave.
 
 #include "Conformance/CharMoE.h"
+#include "Conformance/Training.h"
 
 #include "session/Optimizer.h"
 #include "session/Residuals.h"
 
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
 
 using namespace moira;
 using namespace moira::conformance;
@@ -31,10 +29,7 @@ protected:
     ASSERT_TRUE(created.ok()) << created.status().message;
     session = std::move(*created);
     ASSERT_TRUE(CharWeights(/*seed=*/0).bind(*session));
-    std::ifstream file(MOIRA_SOURCE_DIR "/LICENSE", std::ios::binary);
-    std::stringstream bytes;
-    bytes << file.rdbuf();
-    text = bytes.str();
+    text = readText(MOIRA_SOURCE_DIR "/LICENSE");
   }
 
   /// Forward and backward; `back` runs the way back.
