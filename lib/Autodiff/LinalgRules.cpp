@@ -257,11 +257,15 @@ FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
     if (!isWanted(value))
       return;
     Value &sum = adjoints[value];
-    // The target's own gradient stays wide, to be rounded once.
-    Type type =
-        value == root ? Type(getWideType(value.getType())) : value.getType();
+    // The target's own gradient is added up wide, to be rounded once.
+    Type type = value.getType();
+    if (value == root)
+      type = sum ? Type(getWideType(type)) : part.getType();
     part = convertFloat(inner, loc, part, type);
-    sum = sum ? arith::AddFOp::create(inner, loc, sum, part).getResult() : part;
+    if (sum)
+      part = arith::AddFOp::create(inner, loc,
+                                   convertFloat(inner, loc, sum, type), part);
+    sum = part;
   };
   for (auto [i, seed] : llvm::enumerate(seeds)) {
     Value argument = recipe.getFirst(i),

@@ -51,16 +51,19 @@ static Value toScalar(OpBuilder &builder, Location loc, Value value) {
   return tensor::ExtractOp::create(builder, loc, value, ValueRange());
 }
 
-static Value addTwo(OpBuilder &builder, Location loc, Value a, Value b) {
-  auto wide = getWideType(getElementTypeOrSelf(a.getType()));
+/// Adds in f32 (f64 for f64) and rounds to `type`.
+static Value addTwo(OpBuilder &builder, Location loc, Value a, Value b,
+                    Type type) {
+  auto wide = getWideType(type);
   auto plus = [&](OpBuilder &nested, Location at, ValueRange args) -> Value {
-    return arith::AddFOp::create(nested, at,
-                                 convertFloat(nested, at, args[0], wide),
-                                 convertFloat(nested, at, args[1], wide));
+    Value sum = arith::AddFOp::create(nested, at,
+                                      convertFloat(nested, at, args[0], wide),
+                                      convertFloat(nested, at, args[1], wide));
+    return convertFloat(nested, at, sum, type);
   };
   if (!isa<RankedTensorType>(a.getType()))
     return plus(builder, loc, {a, b});
-  return createElementwise(builder, loc, {a, b}, wide, plus);
+  return createElementwise(builder, loc, {a, b}, type, plus);
 }
 
 Value Reverse::sum(Value value, ArrayRef<Contribution> list, bool asTensor) {
@@ -68,8 +71,10 @@ Value Reverse::sum(Value value, ArrayRef<Contribution> list, bool asTensor) {
   bool isScalar = !isa<RankedTensorType>(value.getType()) && !asTensor;
   Value total;
   bool isChain = false; // whether a contraction may go on from `total`
+  Type element = getElementTypeOrSelf(value.getType());
   // The sweep met the uses from the last to the first.
   for (const Contribution &part : llvm::reverse(list)) {
+    bool isLast = &part == &list.front();
     if (part.chain && (!total || isChain)) {
       total = part.chain(builder, total);
       isChain = true;
@@ -78,10 +83,11 @@ Value Reverse::sum(Value value, ArrayRef<Contribution> list, bool asTensor) {
     Value next = part.chain ? part.chain(builder, Value()) : part.value;
     if (isScalar)
       next = toScalar(builder, loc, next);
-    total = total ? addTwo(builder, loc, total, next) : next;
+    total = total ? addTwo(builder, loc, total, next,
+                           isLast ? element : Type(getWideType(element)))
+                  : next;
     isChain = false;
   }
-  Type element = getElementTypeOrSelf(value.getType());
   if (isa<RankedTensorType>(total.getType()))
     return castElements(builder, loc, total, element);
   return convertFloat(builder, loc, total, element);
