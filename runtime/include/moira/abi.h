@@ -246,6 +246,10 @@ typedef struct moira_api {
   int64_t (*all_reduce)(moira_ctx *ctx, const void *in, void *out,
                         int64_t count, int32_t dtype);
   int64_t (*reduce_weights)(moira_ctx *ctx, const moira_reduce *reduce);
+
+  /* Copies the rows of the exchange's chunk from `away` to `home`, where all
+   * rows at this rank's experts stand in the order of one chunk. */
+  void (*merge_rows)(moira_ctx *ctx, const moira_exchange *exchange);
 } moira_api;
 
 /* The context: first argument of every generated function. Generated code
