@@ -27,7 +27,7 @@ struct SelectionOptions {
   /// Only variants of this class; "": of any.
   std::string numerics;
   /// Trials may cost this share of all steps, and `initialLoss` steps at once.
-  double trialLoss = 0.01;
+  double trialLoss = 0.005;
   double initialLoss = 1;
   /// Steps from one trial to the next, at least; four times as many once a
   /// hundred steps have gone.

@@ -52,27 +52,34 @@ struct Machine {
   }
 };
 
-inline Machine machineA(int spare = 2) {
-  Machine machine{cluster(2, 4, 50e9, 10e9),
-                  layerShape(8, 32, 512, 1024, spare, true),
-                  {},
-                  {}};
+/// A kernel of so many flops per second and bytes of weights, and the same as
+/// it really is: a tenth slower, a fifth where rows are few.
+inline void setKernels(Machine &machine, double flopsPerRow, double flops,
+                       double weightSeconds) {
   TiledKernel told, real;
-  real.perRow = 2.2e-7;
-  real.weights = 5e-6;
+  told.perRow = flopsPerRow / flops;
+  told.weights = weightSeconds;
+  real.perRow = 1.1 * told.perRow;
+  real.weights = 1.2 * told.weights;
   machine.known = calibrate(told);
   machine.truth = calibrate(real);
+}
+
+/// Training of 32 gated experts on two nodes of four.
+inline Machine machineA(int spare = 3) {
+  Machine machine{cluster(2, 4, 50e9, 12.5e9),
+                  layerShape(8, 32, 1024, 1024, spare, true),
+                  {},
+                  {}};
+  setKernels(machine, 12.0 * 1024 * 1024, 20e12, 6e-6);
   return machine;
 }
 
+/// Two experts on eight ranks, links that are slow for the products.
 inline Machine machineB() {
   Machine machine{
-      cluster(2, 4, 50e9, 10e9), layerShape(8, 2, 512, 2048), {}, {}};
-  TiledKernel told, real;
-  real.perRow = 2.2e-7;
-  real.weights = 5e-6;
-  machine.known = calibrate(told);
-  machine.truth = calibrate(real);
+      cluster(2, 4, 16e9, 8e9, "direct"), layerShape(8, 2, 1024, 1024), {}, {}};
+  setKernels(machine, 4.0 * 1024 * 1024, 50e12, 4e-6);
   return machine;
 }
 

@@ -121,7 +121,7 @@ auto varying(int ranks, int experts, int hold) {
 TEST(Regret, TrainingTrace) {
   Machine machine = machineA();
   Outcome outcome =
-      play(machine, 400, training(8, 32, 2048, 2), {}, false, "A training");
+      play(machine, 400, training(8, 32, 8192, 2), {}, false, "A training");
   EXPECT_LE(outcome.regret(), 0.02);
   EXPECT_GE(outcome.speedup(machine.space().candidates()), 1.5);
 }
@@ -130,8 +130,8 @@ TEST(Regret, OtherTraces) {
   Machine machine = machineA();
   for (const char *name : {"uniform", "zipf:1", "spiky-training"}) {
     Outcome outcome =
-        play(machine, 300, training(8, 32, 2048, 2, name), {}, false, name);
-    EXPECT_LE(outcome.regret(), name[0] == 's' ? 0.04 : 0.02) << name;
+        play(machine, 300, training(8, 32, 8192, 2, name), {}, false, name);
+    EXPECT_LE(outcome.regret(), 0.025) << name;
   }
 }
 
