@@ -364,6 +364,10 @@ TEST(Decider, RefusesSpacesThatDoNotFit) {
   options.trialsPerBucket = -1;
   EXPECT_EQ(small.refused(space, options),
             "selection: expected 0 or more trials, got -1");
+  options = {};
+  options.lag = 2;
+  EXPECT_EQ(small.refused(space, options),
+            "selection: expected a lag of 0 or 1, got 2");
   small.machine.topology = Topology::uniform(4, 1e9, 0);
   EXPECT_EQ(small.refused(space), "selection: expected no hierarchical "
                                   "exchange on a grid without nodes");

@@ -91,18 +91,23 @@ public:
         list(machine.space().candidates()) {}
 
   const std::vector<double> &times(const std::vector<int32_t> &counts) {
-    std::vector<int64_t> loads;
-    int shadows = machine.space().maxShadows;
-    orderByLoad(counts.data(), machine.shape.ranks, machine.shape.experts,
-                shadows, loads, order);
-    model->setLoads(counts.data(), order.data(), shadows);
+    std::vector<int64_t> loads(machine.shape.experts);
+    for (size_t i = 0; i < counts.size(); ++i)
+      loads[i % loads.size()] += counts[i];
+    const std::vector<int32_t> &best = order.find(
+        model->placement(), counts.data(), loads, machine.space().maxShadows);
+    model->setLoads(counts.data(), best.data(), int(best.size()));
     seconds.clear();
     for (size_t c = 0; c < list.size(); ++c) {
-      Draws draws({11, 12}, uint32_t(c));
-      double off = 1 + machine.bias * (2 * draws.uniform() - 1);
-      seconds.push_back(model->predict(list[c].plan).seconds * off);
+      seconds.push_back(model->predict(list[c].plan).seconds * off(int(c)));
     }
     return seconds;
+  }
+  /// Of a decision: with the shadows that it chose by other loads.
+  double timeOf(const std::vector<int32_t> &counts, const Decision &decision) {
+    const LayerPlan &plan = list[decision.candidate].plan;
+    model->setLoads(counts.data(), decision.shadows, plan.shadows);
+    return model->predict(plan).seconds * off(decision.candidate);
   }
   double noisy(double time, int64_t step) const {
     Draws draws({13, 14}, uint32_t(step));
@@ -110,10 +115,16 @@ public:
   }
 
 private:
+  /// What the model does not know of a candidate.
+  double off(int candidate) const {
+    Draws draws({11, 12}, uint32_t(candidate));
+    return 1 + machine.bias * (2 * draws.uniform() - 1);
+  }
+
   const Machine &machine;
   std::unique_ptr<LayerModel> model;
   std::vector<Candidate> list;
-  std::vector<int32_t> order;
+  ShadowOrder order;
   std::vector<double> seconds;
 };
 

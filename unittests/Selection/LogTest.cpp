@@ -51,7 +51,7 @@ struct Played {
         seconds[rank] = last * (1 - 0.01 * rank);
       if (step % 17 == 5)
         seconds[2] = INFINITY;
-      last = truth.noisy(truth.times(counts)[decision.candidate], step);
+      last = truth.noisy(truth.timeOf(counts, decision), step);
       record.step = step;
       record.counts = counts.data();
       record.timedStep = step - 1;
