@@ -84,7 +84,8 @@ private:
   void timeWeights();
   void addNeeds(Weights &weights, const WeightShape &weight, Lanes &gather,
                 Lanes &reduce);
-  void reduceWeights(const Weights &weights, double shadows);
+  void reduceWeights(const Weights &weights, const LayerPlan &plan);
+  void moveShadows(const LayerPlan &plan, bool back);
   void timeShadows();
   void timeCounts();
   void select(const LayerPlan &plan);
@@ -121,7 +122,12 @@ private:
   std::unique_ptr<LinkTraffic> traffic; ///< where there is one lane
   std::vector<Weights> weightTimes;
   Lanes countsTime;
-  std::vector<double> shadowThere, shadowBack; ///< by owner, of a unit
+  /// Of a unit's owner: seconds there and back alone, and the rounds.
+  struct ShadowWay {
+    double there = 0, back = 0;
+    std::vector<BatchFlows> roundsThere, roundsBack;
+  };
+  std::vector<ShadowWay> shadowWays;
 
   const int32_t *counts = nullptr;
   const int32_t *order = nullptr;
