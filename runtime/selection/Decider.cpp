@@ -16,7 +16,7 @@ static constexpr int agreements = 3, refresh = 8;
 static constexpr double settledLoss = 0.002;
 // Of the quick model, the fastest so many within this factor are looked at
 // carefully: more than what it is off by.
-static constexpr int maxFollowed = 6;
+static constexpr int maxFollowed = 4;
 static constexpr double followFactor = 1.35;
 // An extreme is tried unless it is said to take so much longer: then the model
 // would have to be wrong by that.
