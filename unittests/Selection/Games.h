@@ -15,6 +15,15 @@
 
 namespace moira::test {
 
+using runtime::Candidate;
+using runtime::Decider;
+using runtime::Decision;
+using runtime::FlightLog;
+using runtime::FlightRecorder;
+using runtime::SelectionOptions;
+using runtime::SelectionSpace;
+using runtime::ShadowOrder;
+
 /// A layer on a cluster, with what its calibration says and with what is true.
 struct Machine {
   Topology topology;
