@@ -3,6 +3,8 @@
 
 #include "cost/LayerModel.h"
 
+#include "base/Hash.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -67,6 +69,35 @@ LayerModel::create(const LayerShape &shape, const Topology &topology,
   model->timeCounts();
   MOIRA_RETURN_IF_ERROR(model->setPlacement(nullptr));
   return model;
+}
+
+uint64_t LayerModel::hash() const {
+  std::string text = costs.toJson();
+  uint64_t hash = hashBytes(text.data(), text.size());
+  auto add = [&](auto value) { hash = hashBytes(&value, sizeof(value), hash); };
+  for (int number : {layer.ranks, layer.experts, layer.shards, layer.slots,
+                     int(layer.training), int(layer.gathersAgain),
+                     int(transport), rankGroupSize})
+    add(number);
+  for (int64_t bytes :
+       {layer.rowBytes, layer.resultBytes, layer.partialBytes,
+        layer.resultGradientBytes, layer.rowGradientBytes, layer.hiddenBytes})
+    add(bytes);
+  for (const WeightShape &weight : layer.weights) {
+    add(weight.bytes);
+    add(weight.gradientBytes);
+    add(int(weight.replicated));
+  }
+  for (const Link &link : topology.links()) {
+    add(link.bandwidth);
+    add(link.latency);
+    add(link.overhead);
+  }
+  for (int p = 0; p < layer.ranks; ++p)
+    for (int q = 0; q < layer.ranks; ++q)
+      for (int link : topology.path(p, q))
+        add(link);
+  return hash;
 }
 
 Status LayerModel::check(const LayerPlan &plan) const {

@@ -34,6 +34,8 @@ public:
   static constexpr int maxDegree = 64;
 
   const LayerShape &shape() const { return layer; }
+  /// Differs where predictions may: of shape, cluster, calibration, transport.
+  uint64_t hash() const;
   const Placement &placement() const { return table; }
   /// Ranks in a group of MOIRA_SCHEDULE_GROUPS, as RankGroups has them.
   int groupSize() const { return rankGroupSize; }

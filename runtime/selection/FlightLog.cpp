@@ -334,6 +334,7 @@ Status FlightLog::replay(
                   concat(name, ": expected a decider for ", ranks,
                          " ranks and ", experts, " experts, got ", shape.ranks,
                          " and ", shape.experts));
+  // It also says if the model is another one: then decisions would differ.
   MOIRA_RETURN_IF_ERROR(decider.loadLearned(learned, name));
   for (const Entry &entry : list) {
     if (entry.placement) {

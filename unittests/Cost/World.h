@@ -28,6 +28,7 @@ using runtime::LayerSimulator;
 using runtime::LoadOptions;
 using runtime::LoadTrace;
 using runtime::Measured;
+using runtime::RecordedLoads;
 using runtime::ShadowTransport;
 using runtime::Topology;
 

@@ -198,6 +198,11 @@ TEST(LearnedTable, RefusesOthers) {
   EXPECT_NE(fault(machineB().decider()->saveLearned())
                 .find("t.json: expected a table of these candidates ("),
             std::string::npos);
+  Machine other = machineA();
+  other.known.gate.fixed *= 2;
+  EXPECT_NE(fault(other.decider()->saveLearned())
+                .find("), got one of another calibration, cluster or layer"),
+            std::string::npos);
   EXPECT_EQ(replaced("\"by_candidate\": [", "\"by_candidate\": [[999, 1, 1],"),
             "t.json.by_candidate[0]: expected a candidate below " +
                 std::to_string(decider->candidates().size()) + ", got 999");

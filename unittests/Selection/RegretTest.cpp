@@ -6,6 +6,7 @@
 #include "Selection/Games.h"
 
 #include <cmath>
+#include <fstream>
 #include <numeric>
 
 using namespace moira;
@@ -136,6 +137,31 @@ TEST(Regret, TrainingTrace) {
   outcome = play(machine, 400, training(8, 32, 8192, 2), now, false,
                  "A training, lag 0");
   EXPECT_LE(outcome.regret(), 0.02);
+}
+
+/// What a real run had, step by step; between the steps that the file has,
+/// shares go over in equal parts.
+TEST(Regret, RecordedTrace) {
+  std::string path =
+      std::string(MOIRA_TRACES) + "/gpt24x32_global_layers00-11.npy";
+  if (!std::ifstream(path))
+    GTEST_SKIP() << "expected measured loads in " << path << ", got no file";
+  RecordedLoads recorded = *RecordedLoads::read(path);
+  Machine machine = machineA();
+  for (int64_t layer : {0, 6, 11}) {
+    std::vector<double> from, to;
+    auto loadsOf = [&](int step, std::vector<int32_t> &counts) {
+      recorded.shares(step / 10, layer, from);
+      recorded.shares(step / 10 + 1, layer, to);
+      for (size_t e = 0; e < from.size(); ++e)
+        from[e] += (to[e] - from[e]) * (step % 10) / 10;
+      drawRows(from, 8, 8192, 2, streamKey(1, "recorded"), step, counts);
+    };
+    Outcome outcome = play(machine, 600, loadsOf, {}, false,
+                           concat("A, recorded layer ", layer).c_str());
+    EXPECT_LE(outcome.regret(), 0.025) << layer;
+    EXPECT_GE(outcome.speedup(machine.space().candidates()), 1.3) << layer;
+  }
 }
 
 TEST(Regret, OtherTraces) {
