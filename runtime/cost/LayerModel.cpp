@@ -3,6 +3,8 @@
 
 #include "cost/LayerModel.h"
 
+#include "base/Hash.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -67,6 +69,35 @@ LayerModel::create(const LayerShape &shape, const Topology &topology,
   model->timeCounts();
   MOIRA_RETURN_IF_ERROR(model->setPlacement(nullptr));
   return model;
+}
+
+uint64_t LayerModel::hash() const {
+  std::string text = costs.toJson();
+  uint64_t hash = hashBytes(text.data(), text.size());
+  auto add = [&](auto value) { hash = hashBytes(&value, sizeof(value), hash); };
+  for (int number : {layer.ranks, layer.experts, layer.shards, layer.slots,
+                     int(layer.training), int(layer.gathersAgain),
+                     int(transport), rankGroupSize})
+    add(number);
+  for (int64_t bytes :
+       {layer.rowBytes, layer.resultBytes, layer.partialBytes,
+        layer.resultGradientBytes, layer.rowGradientBytes, layer.hiddenBytes})
+    add(bytes);
+  for (const WeightShape &weight : layer.weights) {
+    add(weight.bytes);
+    add(weight.gradientBytes);
+    add(int(weight.replicated));
+  }
+  for (const Link &link : topology.links()) {
+    add(link.bandwidth);
+    add(link.latency);
+    add(link.overhead);
+  }
+  for (int p = 0; p < layer.ranks; ++p)
+    for (int q = 0; q < layer.ranks; ++q)
+      for (int link : topology.path(p, q))
+        add(link);
+  return hash;
 }
 
 Status LayerModel::check(const LayerPlan &plan) const {
@@ -209,48 +240,52 @@ const LayerModel::Weights &LayerModel::weightsOf(int copies) const {
 /// Rounds of one unit's way from its owner to all, and of its gradient's back.
 void LayerModel::timeShadows() {
   int ranks = layer.ranks;
-  shadowThere.assign(ranks, 0);
-  shadowBack.assign(ranks, 0);
-  Lanes there(lanes), back(lanes);
+  shadowWays.assign(ranks, ShadowWay());
   for (int owner = 0; owner < ranks && maxShadows() > 0; ++owner) {
-    std::fill(there.begin(), there.end(), 0);
-    std::fill(back.begin(), back.end(), 0);
-    auto round = [&](const WeightShape &weight) {
-      carry(double(weight.bytes), false, there);
-      carry(double(weight.gradientBytes), true, back);
-      std::fill(subset.begin(), subset.end(), Flow());
-    };
+    ShadowWay &way = shadowWays[owner];
     auto flow = [&](int from, int to, double amount) {
       subset[size_t((from + owner) % ranks) * ranks + (to + owner) % ranks] = {
           amount, 1};
     };
+    auto endRound = [&] {
+      way.roundsThere.emplace_back();
+      batch.reserve(way.roundsThere.back());
+      batch.set(subset.data(), false, way.roundsThere.back());
+      way.roundsBack.emplace(way.roundsBack.begin());
+      batch.reserve(way.roundsBack.front());
+      batch.set(subset.data(), true, way.roundsBack.front());
+      std::fill(subset.begin(), subset.end(), Flow());
+    };
     std::fill(subset.begin(), subset.end(), Flow());
-    for (const WeightShape &weight : layer.weights) {
-      if (transport == ShadowTransport::Direct) {
-        for (int to = 1; to < ranks; ++to)
-          flow(0, to, 1);
-        round(weight);
-      } else if (transport == ShadowTransport::Split) {
-        for (int to = 1; to < ranks; ++to)
-          flow(0, to, 1.0 / ranks);
-        round(weight);
-        for (int from = 0; from < ranks; ++from)
-          for (int to = 1; to < ranks; ++to)
-            if (from != to)
-              flow(from, to, 1.0 / ranks);
-        round(weight);
-      } else {
-        int top = 1;
-        while (top < ranks)
-          top *= 2;
-        for (int bit = top / 2; bit > 0; bit /= 2) {
-          for (int from = 0; from + bit < ranks; from += 2 * bit)
-            flow(from, from + bit, 1);
-          round(weight);
-        }
+    bool split = transport == ShadowTransport::Split;
+    if (transport == ShadowTransport::Tree) {
+      int top = 1;
+      while (top < ranks)
+        top *= 2;
+      for (int bit = top / 2; bit > 0; bit /= 2) {
+        for (int from = 0; from + bit < ranks; from += 2 * bit)
+          flow(from, from + bit, 1);
+        endRound();
       }
+    } else {
+      for (int to = 1; to < ranks; ++to)
+        flow(0, to, split ? 1.0 / ranks : 1);
+      endRound();
     }
-    shadowThere[owner] = *std::max_element(there.begin(), there.end());
-    shadowBack[owner] = *std::max_element(back.begin(), back.end());
+    for (int from = 0; from < ranks && split; ++from)
+      for (int to = 1; to < ranks; ++to)
+        if (from != to)
+          flow(from, to, 1.0 / ranks);
+    if (split)
+      endRound();
+    Lanes there(lanes), back(lanes);
+    for (const WeightShape &weight : layer.weights) {
+      for (const BatchFlows &round : way.roundsThere)
+        batch.run(round, double(weight.bytes), there);
+      for (const BatchFlows &round : way.roundsBack)
+        batch.run(round, double(weight.gradientBytes), back);
+    }
+    way.there = *std::max_element(there.begin(), there.end());
+    way.back = *std::max_element(back.begin(), back.end());
   }
 }

@@ -34,6 +34,8 @@ public:
   static constexpr int maxDegree = 64;
 
   const LayerShape &shape() const { return layer; }
+  /// Differs where predictions may: of shape, cluster, calibration, transport.
+  uint64_t hash() const;
   const Placement &placement() const { return table; }
   /// Ranks in a group of MOIRA_SCHEDULE_GROUPS, as RankGroups has them.
   int groupSize() const { return rankGroupSize; }
@@ -84,7 +86,8 @@ private:
   void timeWeights();
   void addNeeds(Weights &weights, const WeightShape &weight, Lanes &gather,
                 Lanes &reduce);
-  void reduceWeights(const Weights &weights, double shadows);
+  void reduceWeights(const Weights &weights, const LayerPlan &plan);
+  void moveShadows(const LayerPlan &plan, bool back);
   void timeShadows();
   void timeCounts();
   void select(const LayerPlan &plan);
@@ -121,7 +124,12 @@ private:
   std::unique_ptr<LinkTraffic> traffic; ///< where there is one lane
   std::vector<Weights> weightTimes;
   Lanes countsTime;
-  std::vector<double> shadowThere, shadowBack; ///< by owner, of a unit
+  /// Of a unit's owner: seconds there and back alone, and the rounds.
+  struct ShadowWay {
+    double there = 0, back = 0;
+    std::vector<BatchFlows> roundsThere, roundsBack;
+  };
+  std::vector<ShadowWay> shadowWays;
 
   const int32_t *counts = nullptr;
   const int32_t *order = nullptr;

@@ -332,8 +332,27 @@ void LayerModel::exchange(int chunk, bool back, double rowBytes,
   sum.exchange += busy;
 }
 
+/// Moves the queue on by the weights of shadows, or by their gradients.
+void LayerModel::moveShadows(const LayerPlan &plan, bool back) {
+  for (int k = 0; k < plan.shadows; ++k)
+    for (int h = 0; h < layer.shards; ++h) {
+      const ShadowWay &way =
+          shadowWays[table.holder(order[k] * layer.shards + h, 0).rank];
+      if (detail == Detail::Quick || lanes == 1) {
+        synchronize(queue);
+        for (double &time : queue)
+          time += back ? way.back : way.there;
+        continue;
+      }
+      for (const WeightShape &weight : layer.weights)
+        for (const BatchFlows &round : back ? way.roundsBack : way.roundsThere)
+          batch.run(round, double(back ? weight.gradientBytes : weight.bytes),
+                    queue);
+    }
+}
+
 /// Gradients of gathered weights and of shadows follow the last exchange.
-void LayerModel::reduceWeights(const Weights &weights, double shadows) {
+void LayerModel::reduceWeights(const Weights &weights, const LayerPlan &plan) {
   if (current.copies == 0)
     std::copy(clock.begin(), clock.end(), queue.begin());
   if (detail == Detail::Careful && lanes > 1) {
@@ -347,11 +366,7 @@ void LayerModel::reduceWeights(const Weights &weights, double shadows) {
       if (weights.reduce[lane] > 0)
         queue[lane] = begin + weights.reduce[lane];
   }
-  if (shadows > 0) {
-    synchronize(queue);
-    for (double &time : queue)
-      time += shadows;
-  }
+  moveShadows(plan, true);
 }
 
 /// One way of a step: docs/ranks.md, "Schedules". Returns its end.
@@ -361,17 +376,11 @@ double LayerModel::pass(const LayerPlan &plan, bool backward,
   const Weights &weights = weightsOf(plan.copies);
   std::fill(queue.begin(), queue.end(), 0);
   std::fill(clock.begin(), clock.end(), 0);
-  double before = 0;
   if (!backward || layer.gathersAgain)
     for (int lane = 0; lane < lanes; ++lane)
       queue[lane] = weights.gather[lane];
-  for (int k = 0; k < plan.shadows && !backward; ++k)
-    for (int h = 0; h < layer.shards; ++h)
-      before += shadowThere[table.holder(order[k] * layer.shards + h, 0).rank];
-  if (before > 0)
-    synchronize(queue);
-  for (double &time : queue)
-    time += before;
+  if (!backward)
+    moveShadows(plan, false);
   sum.weights += largest(queue);
   if (!backward) {
     for (int lane = 0; lane < lanes; ++lane)
@@ -427,13 +436,9 @@ double LayerModel::pass(const LayerPlan &plan, bool backward,
       clock[lane] = std::max(clock[lane], queue[lane]);
   }
   if (backward) {
-    double shadows = 0;
-    for (int k = 0; k < plan.shadows; ++k)
-      for (int h = 0; h < layer.shards; ++h)
-        shadows +=
-            shadowBack[table.holder(order[k] * layer.shards + h, 0).rank];
-    reduceWeights(weights, shadows);
-    sum.weights += largest(weights.reduce) + shadows;
+    double begin = largest(queue);
+    reduceWeights(weights, plan);
+    sum.weights += largest(queue) - begin;
   }
   for (int lane = 0; lane < lanes; ++lane)
     clock[lane] += costs.combine.at(own[lane] * std::max(plan.copies, 1));

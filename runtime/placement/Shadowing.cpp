@@ -16,26 +16,63 @@ void moira::runtime::orderByLoad(const int32_t *counts, int ranks, int experts,
   for (int p = 0; p < ranks; ++p)
     for (int e = 0; e < experts; ++e)
       loads[e] += counts[size_t(p) * experts + e];
-  orderLoads(loads, count, order);
+  order.resize(experts);
+  std::iota(order.begin(), order.end(), 0);
+  count = std::min(count, experts);
+  std::partial_sort(order.begin(), order.begin() + count, order.end(),
+                    [&](int32_t a, int32_t b) {
+                      return loads[a] != loads[b] ? loads[a] > loads[b] : a < b;
+                    });
+  order.resize(count);
 }
 
-void moira::runtime::orderLoads(const std::vector<int64_t> &loads, int count,
-                                std::vector<int32_t> &order) {
-  // Few of many: each goes down the list of those found as far as it must.
+const std::vector<int32_t> &ShadowOrder::find(const Placement &placement,
+                                              const int32_t *counts,
+                                              const std::vector<int64_t> &loads,
+                                              int count) {
+  int ranks = placement.ranks(), experts = placement.experts();
+  int shards = placement.shards(), slots = placement.slots();
   order.clear();
-  count = std::min(count, int(loads.size()));
-  for (size_t e = 0; e < loads.size() && count > 0; ++e) {
-    if (int(order.size()) == count) {
-      if (loads[e] <= loads[order.back()])
-        continue;
-      order.pop_back();
+  if (count <= 0)
+    return order;
+  taken.assign(experts, 0);
+  rows.assign(ranks, 0);
+  auto first = [&](int unit) { return placement.holder(unit, 0).rank; };
+  for (int unit = 0; unit < placement.units(); ++unit)
+    rows[first(unit)] += loads[placement.expertOf(unit)];
+  while (int(order.size()) < count) {
+    // The fullest rank that still has an expert to give.
+    int32_t best = -1;
+    for (int tries = 0; tries < ranks && best < 0; ++tries) {
+      int fullest =
+          int(std::max_element(rows.begin(), rows.end()) - rows.begin());
+      if (rows[fullest] < 0)
+        break;
+      for (int slot = 0; slot < slots; ++slot) {
+        int unit = placement.unit(fullest, slot);
+        if (unit < 0 || first(unit) != fullest)
+          continue;
+        int32_t e = placement.expertOf(unit);
+        if (!taken[e] && (best < 0 || loads[e] > loads[best] ||
+                          (loads[e] == loads[best] && e < best)))
+          best = e;
+      }
+      if (best < 0)
+        rows[fullest] = -1; // all of its experts are everywhere
     }
-    size_t place = order.size();
-    order.push_back(int32_t(e));
-    for (; place > 0 && loads[order[place - 1]] < loads[e]; --place)
-      order[place] = order[place - 1];
-    order[place] = int32_t(e);
+    if (best < 0)
+      break;
+    taken[best] = 1;
+    order.push_back(best);
+    for (int h = 0; h < shards; ++h) {
+      int owner = first(best * shards + h);
+      rows[owner] -= loads[best];
+      for (int p = 0; p < ranks; ++p)
+        if (rows[p] >= 0)
+          rows[p] += counts[size_t(p) * experts + best];
+    }
   }
+  return order;
 }
 
 std::vector<int32_t> moira::runtime::selectShadows(const Placement &placement,

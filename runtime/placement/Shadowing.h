@@ -20,9 +20,23 @@ namespace moira::runtime {
 void orderByLoad(const int32_t *counts, int ranks, int experts, int count,
                  std::vector<int64_t> &loads, std::vector<int32_t> &order);
 
-/// The same from sums: order[min(count, loads)].
-void orderLoads(const std::vector<int64_t> &loads, int count,
-                std::vector<int32_t> &order);
+/// In which order shadows relieve the ranks most: again and again the expert
+/// with most rows on the rank that has most of them then. Where each rank has
+/// one expert, that is FasterMoE's order. Keeps its memory.
+class ShadowOrder {
+public:
+  /// At most `count` experts, none twice. counts[ranks, experts] and their sums
+  /// over ranks.
+  const std::vector<int32_t> &find(const Placement &placement,
+                                   const int32_t *counts,
+                                   const std::vector<int64_t> &loads,
+                                   int count);
+
+private:
+  std::vector<int32_t> order;
+  std::vector<int64_t> rows; ///< of each rank, times shards
+  std::vector<char> taken;
+};
 
 /// FasterMoE's algorithm 1, for any number of experts on a rank: takes experts
 /// in descending order of load while that lowers the cost, and stops at the

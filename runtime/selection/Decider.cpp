@@ -3,8 +3,6 @@
 
 #include "selection/Decider.h"
 
-#include "placement/Shadowing.h"
-
 #include <algorithm>
 #include <limits>
 
@@ -18,7 +16,7 @@ static constexpr int agreements = 3, refresh = 8;
 static constexpr double settledLoss = 0.002;
 // Of the quick model, the fastest so many within this factor are looked at
 // carefully: more than what it is off by.
-static constexpr int maxFollowed = 6;
+static constexpr int maxFollowed = 4;
 static constexpr double followFactor = 1.35;
 // An extreme is tried unless it is said to take so much longer: then the model
 // would have to be wrong by that.
@@ -35,7 +33,6 @@ Decider::Decider(const SelectionSpace &space, std::unique_ptr<LayerModel> costs,
   loads.resize(shape.experts);
   rankLoads.resize(shape.ranks);
   scaledCounts.resize(size_t(shape.ranks) * shape.experts);
-  order.reserve(shape.experts);
   for (std::vector<double> *times : {&quick, &careful, &expected})
     times->resize(list.size());
   ordered.reserve(list.size());
@@ -56,6 +53,8 @@ Decider::create(const SelectionSpace &space, std::unique_ptr<LayerModel> model,
     return invalid("a first loss by trials of at least 0", options.initialLoss);
   if (options.trialSpacing < 1)
     return invalid("at least 1 step from trial to trial", options.trialSpacing);
+  if (options.lag != 0 && options.lag != 1)
+    return invalid("a lag of 0 or 1", options.lag);
   if (options.trialsPerBucket < 0)
     return invalid("0 or more trials", options.trialsPerBucket);
   std::unique_ptr<Decider> decider(
@@ -218,9 +217,9 @@ void Decider::setLoads(const int32_t *counts, double scale) {
           int32_t(std::min(double(counts[i]) * scale + 0.5, double(INT32_MAX)));
     counts = scaledCounts.data();
   }
-  int shadows = std::min(choices.maxShadows, model->shape().experts);
-  orderLoads(loads, shadows, order);
-  model->setLoads(counts, order.data(), shadows);
+  const std::vector<int32_t> &shadows =
+      order.find(model->placement(), counts, loads, choices.maxShadows);
+  model->setLoads(counts, shadows.data(), int(shadows.size()));
 }
 
 /// What the step that the record is of was to take, under the loads that it
@@ -236,6 +235,16 @@ void Decider::note(const SharedStep &record, const BucketKey &key) {
     return;
   }
   setLoads(record.counts, 1);
+  // It ran with the shadows that were chosen for it.
+  int shadows = int(past.shadows.size());
+  const std::vector<int32_t> &best =
+      order.find(model->placement(), record.counts, loads, shadows);
+  bool same = std::equal(past.shadows.begin(), past.shadows.end(), best.begin(),
+                         best.end());
+  if (!same) {
+    model->setLoads(record.counts, past.shadows.data(), shadows);
+    loaded = nullptr;
+  }
   past.predicted = model->predict(list[past.candidate].plan).seconds;
 }
 
@@ -287,7 +296,8 @@ int Decider::pickTrial(const SharedStep &record, const Bucket &bucket, int best,
   auto loss = [&](int c) {
     return std::max(expected[c] / expected[best] - 1, 0.0);
   };
-  // Extremes first: once, whatever the model says of them, within reason.
+  // Extremes first: once, whatever the model says of them, within reason. That
+  // is not taken from the allowance: it happens once.
   int extreme = -1;
   for (size_t c = 0; c < list.size(); ++c)
     if (int kind = extremeOf(int(c));
@@ -297,7 +307,6 @@ int Decider::pickTrial(const SharedStep &record, const Bucket &bucket, int best,
       extreme = int(c);
   if (extreme >= 0 && loss(extreme) < extremeFactor - 1 &&
       history.all.count >= 2) {
-    allowance -= loss(extreme);
     extremeTried[extremeOf(extreme)] = true;
     reason = DecisionReason::ExtremeTrial;
     return extreme;
@@ -409,17 +418,33 @@ Result<Decision> Decider::decide(const SharedStep &record,
       BucketKey key = keyOf(1);
       if (!history.peek(key))
         --history.find(key, record.step).visits; // not a decision's
-      note(record, key);
+      if (wanted.lag == 1)
+        note(record, key);
     }
   }
   Bucket *bucket = nullptr;
   Decision decision = choose(record, bucket);
   const LayerPlan &plan = list[decision.candidate].plan;
   if (plan.shadows > 0 && record.counts) {
-    orderLoads(loads, plan.shadows, order);
-    decision.shadows = order.data();
+    decision.shadows =
+        order.find(model->placement(), record.counts, loads, plan.shadows)
+            .data();
   }
-  history.past(record.step + 1) = {record.step + 1, decision.candidate, 0, {}};
+  int64_t step = record.step + wanted.lag;
+  PastStep &past = history.past(step);
+  past.step = step;
+  past.candidate = decision.candidate;
+  past.predicted = 0;
+  past.key = BucketKey();
+  if (wanted.lag == 0 && bucket) {
+    past.key = bucket->key;
+    int c = decision.candidate;
+    past.predicted = !asked           ? bucket->predicted
+                     : careful[c] > 0 ? careful[c]
+                                      : quick[c];
+  }
+  past.shadows.assign(decision.shadows,
+                      decision.shadows + (decision.shadows ? plan.shadows : 0));
   if (explanation)
     explain(record, decision, bucket, *explanation);
   return decision;

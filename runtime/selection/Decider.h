@@ -6,6 +6,7 @@
 #ifndef MOIRA_RUNTIME_SELECTION_DECIDER_H
 #define MOIRA_RUNTIME_SELECTION_DECIDER_H
 
+#include "placement/Shadowing.h"
 #include "selection/Candidate.h"
 #include "selection/History.h"
 
@@ -27,13 +28,16 @@ struct SelectionOptions {
   /// Only variants of this class; "": of any.
   std::string numerics;
   /// Trials may cost this share of all steps, and `initialLoss` steps at once.
-  double trialLoss = 0.01;
+  double trialLoss = 0.005;
   double initialLoss = 1;
   /// Steps from one trial to the next, at least; four times as many once a
   /// hundred steps have gone.
   int trialSpacing = 3;
   /// Of a candidate, in a bucket.
   int trialsPerBucket = 3;
+  /// 1: a record decides for the step after its own, so nobody waits. 0: for
+  /// its own, between counting and the exchange.
+  int lag = 1;
 };
 
 /// What ranks have told each other in a step; the same on all ranks. Nothing is
@@ -123,7 +127,7 @@ public:
   const SelectionOptions &options() const { return wanted; }
   LayerModel &costs() { return *model; }
 
-  /// The plan of step `record.step + 1`. Fails where programs differ or no
+  /// The plan of step `record.step + lag`. Fails where programs differ or no
   /// candidate is allowed. An explanation changes no decision.
   Result<Decision> decide(const SharedStep &record,
                           Explanation *explanation = nullptr);
@@ -179,7 +183,8 @@ private:
   int64_t rows = 0;                ///< of all
   const int32_t *loaded = nullptr; ///< that the model has
   double loadedScale = 1;
-  std::vector<int32_t> scaledCounts, order, ordered;
+  std::vector<int32_t> scaledCounts, ordered;
+  ShadowOrder order;
   std::vector<double> quick, careful, expected; ///< by candidate; 0: not asked
 
   bool asked = false; ///< the model, in the last decision

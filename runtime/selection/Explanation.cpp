@@ -34,7 +34,7 @@ const char *moira::runtime::reasonName(DecisionReason reason) {
 
 void Decider::explain(const SharedStep &record, const Decision &decision,
                       const Bucket *bucket, Explanation &explanation) const {
-  explanation.step = record.step + 1;
+  explanation.step = record.step + wanted.lag;
   explanation.bucket = bucket ? bucket->key : BucketKey();
   explanation.decision = decision;
   explanation.rows.clear();

@@ -79,7 +79,8 @@ FlightRecorder::FlightRecorder(const Decider &decider)
                           {"trial_loss", options.trialLoss},
                           {"initial_loss", options.initialLoss},
                           {"trial_spacing", options.trialSpacing},
-                          {"trials_per_bucket", options.trialsPerBucket}}},
+                          {"trials_per_bucket", options.trialsPerBucket},
+                          {"lag", options.lag}}},
                         {"learned", decider.saveLearned()}};
   out.append(magic, sizeof(magic));
   body = header.dump();
@@ -285,6 +286,7 @@ Result<FlightLog> FlightLog::parse(const std::string &bytes,
   log.wanted.initialLoss = options.at("initial_loss").number(0);
   log.wanted.trialSpacing = int(options.at("trial_spacing").integer(1));
   log.wanted.trialsPerBucket = int(options.at("trials_per_bucket").integer(0));
+  log.wanted.lag = int(options.at("lag").integer(0));
   if (!document.ok())
     return document.status();
   int64_t withCounts = -1, lastStep = -1;
@@ -332,6 +334,7 @@ Status FlightLog::replay(
                   concat(name, ": expected a decider for ", ranks,
                          " ranks and ", experts, " experts, got ", shape.ranks,
                          " and ", shape.experts));
+  // It also says if the model is another one: then decisions would differ.
   MOIRA_RETURN_IF_ERROR(decider.loadLearned(learned, name));
   for (const Entry &entry : list) {
     if (entry.placement) {
@@ -350,8 +353,8 @@ Status FlightLog::replay(
       return decision.status().within(name);
     if (decision->candidate != entry.candidate)
       return Status(MOIRA_FAILED,
-                    concat(name, ": step ", entry.step + 1, ": expected ",
-                           entry.candidate, " as it was, got ",
+                    concat(name, ": step ", entry.step + wanted.lag,
+                           ": expected ", entry.candidate, " as it was, got ",
                            decision->candidate));
     if (each)
       each(entry, explanation);

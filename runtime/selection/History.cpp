@@ -91,9 +91,9 @@ double History::expect(const Bucket &bucket, int candidate) const {
 }
 
 double History::doubt(const Bucket &bucket, int candidate) const {
-  // An eighth is what models of this kind are off by where nothing is known of
+  // A tenth is what models of this kind are off by where nothing is known of
   // the machine but twenty points.
-  constexpr double model = 0.125;
+  constexpr double model = 0.1;
   return model / (1 + 0.5 * std::min(byCandidate[candidate].count, 8.0) +
                   bucket.ratios[candidate].count);
 }

@@ -58,6 +58,7 @@ struct PastStep {
   int candidate = -1;
   double predicted = 0; ///< under the loads that it had; 0: not known
   BucketKey key;
+  std::vector<int32_t> shadows; ///< experts, as its plan has
 };
 
 /// Holds at most `maxBuckets`; the one not seen for longest makes room.

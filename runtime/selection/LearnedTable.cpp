@@ -46,6 +46,7 @@ std::string Decider::saveLearned() const {
   OrderedJson json = {{"format", "moira-learned"},
                       {"version", tableVersion},
                       {"candidates", hex(choices.hash())},
+                      {"model", hex(model->hash())},
                       {"ranks", shape.ranks},
                       {"experts", shape.experts},
                       {"extremes", {extremeTried[0], extremeTried[1]}},
@@ -98,6 +99,11 @@ Status Decider::loadLearned(const std::string &text, const std::string &name) {
   json.require(
       experts == shape.experts,
       concat("expected a table of ", shape.experts, " experts, got ", experts));
+  // Ratios are of a model's predictions: of another's they say nothing.
+  std::string predicted = json.at("model").text();
+  json.require(predicted == hex(model->hash()),
+               "expected a table of this model (" + hex(model->hash()) +
+                   "), got one of another calibration, cluster or layer");
   History read(int(list.size()));
   bool tried[2] = {false, false};
   std::vector<JsonReader> extremes = json.at("extremes").items();

@@ -15,7 +15,22 @@
 
 namespace moira::test {
 
-using namespace moira::runtime;
+using runtime::Calibration;
+using runtime::CalibrationPoint;
+using runtime::ComputeTimes;
+using runtime::Detail;
+using runtime::Draws;
+using runtime::LayerModel;
+using runtime::LayerPlan;
+using runtime::LayerPrediction;
+using runtime::LayerShape;
+using runtime::LayerSimulator;
+using runtime::LoadOptions;
+using runtime::LoadTrace;
+using runtime::Measured;
+using runtime::RecordedLoads;
+using runtime::ShadowTransport;
+using runtime::Topology;
 
 /// A kernel in tiles of rows, bound by its weights where rows are few, less
 /// efficient where they are some. Not a form that the model can express.

@@ -110,6 +110,29 @@ TEST(Shadowing, OrderByLoad) {
   EXPECT_EQ(order.size(), 3u);
 }
 
+TEST(Shadowing, OrderOfRelief) {
+  ShadowOrder order;
+  auto find = [&](const Placement &placement,
+                  const std::vector<int32_t> &counts, int count) {
+    std::vector<int64_t> loads(placement.experts());
+    for (size_t i = 0; i < counts.size(); ++i)
+      loads[i % loads.size()] += counts[i];
+    return order.find(placement, counts.data(), loads, count);
+  };
+  // One expert per rank: by load, as FasterMoE has it.
+  EXPECT_EQ(find(even(4, 4, 1, 8), each(4, {819, 820, 205, 206}), 4),
+            (Ids{1, 0, 3, 2}));
+  // Rank 1 has two experts of 8 each, rank 0 one of 10: what is hottest is not
+  // what helps most.
+  Placement two = even(2, 4, 1, 6);
+  EXPECT_EQ(find(two, each(2, {5, 0, 4, 4}), 1), Ids{2});
+  EXPECT_EQ(find(two, each(2, {5, 0, 4, 4}), 2), (Ids{2, 0}));
+  EXPECT_EQ(find(two, each(2, {5, 0, 4, 4}), 9).size(), 4u);
+  EXPECT_EQ(find(two, each(2, {0, 0, 0, 0}), 0), Ids{});
+  // Shards: an expert's rows on all of its ranks.
+  EXPECT_EQ(find(even(4, 2, 2, 9), each(4, {1, 9}), 2), (Ids{1, 0}));
+}
+
 TEST(Shadowing, WritesTables) {
   Placement base = even(2, 4, 1, 4);
   Ids table, experts = {3, 0};

@@ -15,6 +15,15 @@
 
 namespace moira::test {
 
+using runtime::Candidate;
+using runtime::Decider;
+using runtime::Decision;
+using runtime::FlightLog;
+using runtime::FlightRecorder;
+using runtime::SelectionOptions;
+using runtime::SelectionSpace;
+using runtime::ShadowOrder;
+
 /// A layer on a cluster, with what its calibration says and with what is true.
 struct Machine {
   Topology topology;
@@ -52,27 +61,34 @@ struct Machine {
   }
 };
 
-inline Machine machineA(int spare = 2) {
-  Machine machine{cluster(2, 4, 50e9, 10e9),
-                  layerShape(8, 32, 512, 1024, spare, true),
-                  {},
-                  {}};
+/// A kernel of so many flops per second and bytes of weights, and the same as
+/// it really is: a tenth slower, a fifth where rows are few.
+inline void setKernels(Machine &machine, double flopsPerRow, double flops,
+                       double weightSeconds) {
   TiledKernel told, real;
-  real.perRow = 2.2e-7;
-  real.weights = 5e-6;
+  told.perRow = flopsPerRow / flops;
+  told.weights = weightSeconds;
+  real.perRow = 1.1 * told.perRow;
+  real.weights = 1.2 * told.weights;
   machine.known = calibrate(told);
   machine.truth = calibrate(real);
+}
+
+/// Training of 32 gated experts on two nodes of four.
+inline Machine machineA(int spare = 3) {
+  Machine machine{cluster(2, 4, 50e9, 12.5e9),
+                  layerShape(8, 32, 1024, 1024, spare, true),
+                  {},
+                  {}};
+  setKernels(machine, 12.0 * 1024 * 1024, 20e12, 6e-6);
   return machine;
 }
 
+/// Two experts on eight ranks, links that are slow for the products.
 inline Machine machineB() {
   Machine machine{
-      cluster(2, 4, 50e9, 10e9), layerShape(8, 2, 512, 2048), {}, {}};
-  TiledKernel told, real;
-  real.perRow = 2.2e-7;
-  real.weights = 5e-6;
-  machine.known = calibrate(told);
-  machine.truth = calibrate(real);
+      cluster(2, 4, 16e9, 8e9, "direct"), layerShape(8, 2, 1024, 1024), {}, {}};
+  setKernels(machine, 4.0 * 1024 * 1024, 50e12, 4e-6);
   return machine;
 }
 
@@ -84,18 +100,23 @@ public:
         list(machine.space().candidates()) {}
 
   const std::vector<double> &times(const std::vector<int32_t> &counts) {
-    std::vector<int64_t> loads;
-    int shadows = machine.space().maxShadows;
-    orderByLoad(counts.data(), machine.shape.ranks, machine.shape.experts,
-                shadows, loads, order);
-    model->setLoads(counts.data(), order.data(), shadows);
+    std::vector<int64_t> loads(machine.shape.experts);
+    for (size_t i = 0; i < counts.size(); ++i)
+      loads[i % loads.size()] += counts[i];
+    const std::vector<int32_t> &best = order.find(
+        model->placement(), counts.data(), loads, machine.space().maxShadows);
+    model->setLoads(counts.data(), best.data(), int(best.size()));
     seconds.clear();
     for (size_t c = 0; c < list.size(); ++c) {
-      Draws draws({11, 12}, uint32_t(c));
-      double off = 1 + machine.bias * (2 * draws.uniform() - 1);
-      seconds.push_back(model->predict(list[c].plan).seconds * off);
+      seconds.push_back(model->predict(list[c].plan).seconds * off(int(c)));
     }
     return seconds;
+  }
+  /// Of a decision: with the shadows that it chose by other loads.
+  double timeOf(const std::vector<int32_t> &counts, const Decision &decision) {
+    const LayerPlan &plan = list[decision.candidate].plan;
+    model->setLoads(counts.data(), decision.shadows, plan.shadows);
+    return model->predict(plan).seconds * off(decision.candidate);
   }
   double noisy(double time, int64_t step) const {
     Draws draws({13, 14}, uint32_t(step));
@@ -103,10 +124,16 @@ public:
   }
 
 private:
+  /// What the model does not know of a candidate.
+  double off(int candidate) const {
+    Draws draws({11, 12}, uint32_t(candidate));
+    return 1 + machine.bias * (2 * draws.uniform() - 1);
+  }
+
   const Machine &machine;
   std::unique_ptr<LayerModel> model;
   std::vector<Candidate> list;
-  std::vector<int32_t> order;
+  ShadowOrder order;
   std::vector<double> seconds;
 };
 
