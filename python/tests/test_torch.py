@@ -519,6 +519,7 @@ class Blocks(Case):
                 call()
 
     def test_flat(self):
+        self.moved = mt.MoE.from_hf(self.block, threads=1)
         optimizer = torch.optim.SGD(self.moved.parameters(), lr=1e-3)
         for i in range(700):
             if i == 200:
