@@ -238,12 +238,11 @@ void ExpertRule::buildBackward(const Split &split, ArrayRef<Value> kept,
 }
 
 LogicalResult ExpertRule::apply() {
-  for (Type type : op->getResultTypes())
-    if (cast<RankedTensorType>(type).getRank() !=
-        cast<RankedTensorType>(op.getRows().front().getType()).getRank())
+  for (OpResult result : op->getResults())
+    if (op.isSum(result.getResultNumber()) && reverse.get(result))
       return op.emitOpError("expected rows as results to differentiate, got "
                             "sums over rows of ")
-             << type;
+             << result.getType();
   IRMapping mapping;
   scratch = cast<ExpertOp>(b.clone(*op, mapping));
   // Goes last: gradients that are not built yet refer to its values.

@@ -35,6 +35,7 @@ private:
   LogicalResult apply(ReplicateOp replicate);
   LogicalResult apply(GatherWeightsOp gather);
   LogicalResult apply(ReduceWeightsOp reduce);
+  GateOp simplify(GateOp gate, bool keepThreshold);
   Value addCopies(Value copies, RankedTensorType type);
 
   Value getGradient() { return reverse.get(op->getResult(0)); }
@@ -51,25 +52,46 @@ private:
 
 } // namespace
 
+/// The gate without its draws, and without its threshold where asked.
+GateOp MoERule::simplify(GateOp gate, bool keepThreshold) {
+  return GateOp::create(b, loc, gate->getResultTypes(), gate.getLogits(),
+                        gate.getBias(), gate.getMask(), gate.getTopK(),
+                        keepThreshold ? gate.getThreshold() : Value(),
+                        gate.getCapacity(), gate.getReplay(),
+                        /*sample=*/Value(), ValueRange(), gate.getRouter(),
+                        gate.getLayerAttr());
+}
+
 LogicalResult MoERule::apply(GateOp gate) {
   Value logits = gate.getLogits(), ids = gate->getResult(0),
         weights = gate->getResult(1);
   Value d = reverse.get(weights);
   if (!d || !reverse.isWanted(logits))
     return success();
-  // Choices that a threshold or a draw made unused take part in a softmax over
-  // those selected.
+  if (gate.getSample()) {
+    // Draws come after the normalisation: a choice that they made unused is
+    // part of the sum, and its own weight has no gradient.
+    Type element = getElementTypeOrSelf(d.getType());
+    d = createElementwise(
+        b, loc, {d, ids}, element,
+        [&](OpBuilder &nested, Location at, ValueRange args) -> Value {
+          Value zero = arith::ConstantIntOp::create(nested, at, 0, 32);
+          Value isUsed = arith::CmpIOp::create(
+              nested, at, arith::CmpIPredicate::sge, args[1], zero);
+          return arith::SelectOp::create(nested, at, isUsed, args[0],
+                                         createFloat(nested, at, element, 0));
+        });
+    GateOp drawless = simplify(gate, /*keepThreshold=*/true);
+    ids = drawless->getResult(0);
+    weights = drawless->getResult(1);
+  }
+  // Choices that a threshold made unused take part in a softmax over those
+  // selected.
   Value selected;
   RouterAttr router = gate.getRouter();
   if (router.getAfterTopK() && router.getScore() == Score::Softmax &&
-      (gate.getThreshold() || gate.getSample()))
-    selected =
-        GateOp::create(
-            b, loc, TypeRange{ids.getType(), weights.getType()}, logits,
-            gate.getBias(), gate.getMask(), gate.getTopK(),
-            /*threshold=*/Value(), gate.getCapacity(), gate.getReplay(),
-            /*sample=*/Value(), ValueRange(), router, gate.getLayerAttr())
-            ->getResult(0);
+      gate.getThreshold())
+    selected = simplify(gate, /*keepThreshold=*/false)->getResult(0);
   reverse.add(logits, GateGradientOp::create(
                           b, loc, TypeRange(logits.getType()), logits, ids, d,
                           weights, selected, ValueRange(), router)

@@ -6,6 +6,7 @@
 #ifndef MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
 #define MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
 
+#include "session/Checkpoint.h"
 #include "session/GradientTable.h"
 #include "session/Optimizer.h"
 #include "session/ParameterTable.h"
@@ -77,6 +78,17 @@ struct Session::Impl {
   int64_t predictBackward(int entry, const StepPlan &given,
                           const std::vector<TensorView> &inputs);
   GradientTable &gradients();
+  void makeOptimizer() {
+    if (!optimizer)
+      optimizer = std::make_unique<Optimizer>(*program, pool, account);
+  }
+
+  // SessionCheckpoint.cpp.
+  Status save(const std::string &folder, bool sharded, TrainingState state);
+  Result<TrainingState> restore(const std::string &folder);
+  /// A state of a row; the parameter itself for an empty name.
+  Result<const void *> stateOf(int row, const std::string &state);
+  const PackedLayout &layoutOf(int row) { return gradients().layout(row); }
   /// Parameters have been bound: copies of them are no longer theirs.
   void forgetMasters() {
     if (optimizer)

@@ -6,6 +6,7 @@
 #include "session/SessionImpl.h"
 
 #include "base/Hash.h"
+#include "session/FileTensors.h"
 
 #include <algorithm>
 #include <cmath>
@@ -96,7 +97,7 @@ Session::Impl::checkGradients(const Residuals &residuals, const EntrySpec &back,
                   concat("expected ", back.inputs.size() - given,
                          " gradients of results, got ", inputs.size() - given));
   size_t next = given;
-  for (int64_t i = 0; i < spec.ownResults(); ++i) {
+  for (int64_t i = 0; i < spec.programResults(); ++i) {
     if (!isFloat(spec.results[i].dtype))
       continue;
     const TensorView &gradient = inputs[next++];
@@ -261,6 +262,27 @@ Status Session::accumulate(const Residuals &residuals,
   return status.within("backward");
 }
 
+void Session::putGradient(const TensorSpec &result, const void *data,
+                          FileTensors &tensors,
+                          const std::string &prefix) const {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  const GradientSpec &gradient = *result.gradient;
+  for (int64_t row : gradient.rows) {
+    const ParameterSpec &spec = impl->manifest.parameters[row];
+    tensors.make(spec, result.dtype, prefix);
+    PackedLayout layout(spec);
+    const Places &places =
+        gradient.packedAs >= 0 ? layout.packed : layout.program;
+    for (int64_t slice = 0; slice < spec.slices; ++slice)
+      if (!impl->parameters.isReplica(row, slice))
+        tensors.put(spec, layout, places, impl->parameters.unitOf(row, slice),
+                    result.dtype,
+                    static_cast<const char *>(data) +
+                        slice * places.count * byteSize(result.dtype),
+                    prefix);
+  }
+}
+
 void Session::zeroGradients() {
   std::lock_guard<std::mutex> lock(impl->mutex);
   impl->gradients().zero();
@@ -335,9 +357,7 @@ Status Session::update(const UpdateOptions &options) {
     return Status(MOIRA_INVALID_ARGUMENT,
                   "optimizer: expected gradients (accumulate), got none since "
                   "they were zeroed");
-  if (!impl->optimizer)
-    impl->optimizer =
-        std::make_unique<Optimizer>(*impl->program, impl->pool, impl->account);
+  impl->makeOptimizer();
   return impl->optimizer->update(options, impl->parameters, impl->gradients());
 }
 

@@ -320,6 +320,8 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
       entry["backward"] = back.getValue();
       auto count = step->getAttrOfType<IntegerAttr>(kResidualsAttrName);
       entry["residuals"] = count ? count.getInt() : 0;
+      if (auto routing = step->getAttrOfType<IntegerAttr>(kRoutingAttrName))
+        entry["routing"] = routing.getInt();
     }
   }
   Symbols names = getSymbols(step);

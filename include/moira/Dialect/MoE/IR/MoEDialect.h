@@ -59,10 +59,16 @@ inline constexpr llvm::StringLiteral kNumericsAttrName = "moe.numerics";
 /// results, the last ones, are for it alone (I64).
 inline constexpr llvm::StringLiteral kBackwardAttrName = "moe.backward";
 inline constexpr llvm::StringLiteral kResidualsAttrName = "moe.residuals";
+/// How many results before those are the routing that was made visible (I64).
+inline constexpr llvm::StringLiteral kRoutingAttrName = "moe.routing";
 /// Attributes of that function's results: the name of the parameter whose
 /// gradient it is (StringAttr), or the number of the input (I64).
 inline constexpr llvm::StringLiteral kGradientAttrName = "moe.gradient";
 inline constexpr llvm::StringLiteral kGradientOfAttrName = "moe.gradient_of";
+/// Result attribute (UnitAttr) beside `moe.gradient`: the gradient is packed as
+/// its parameter is.
+inline constexpr llvm::StringLiteral kPackedGradientAttrName =
+    "moe.packed_gradient";
 
 /// Attribute of ops of a schedule: which queue of the rank runs the op,
 /// "compute" or "communication" (StringAttr).
