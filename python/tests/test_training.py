@@ -56,7 +56,7 @@ class Case(unittest.TestCase):
     def setUp(self):
         if Case.bundle is None:
             Case.bundle = moira.compile(LINEAR, gradients=True,
-                                        options=["--optimizer=sgd,adamw"])
+                                        optimizers=["sgd", "adamw"])
         self.session = self.bundle.session()
         self.session.bind("w", matrix(W))
 
