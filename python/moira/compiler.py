@@ -75,7 +75,8 @@ def _run(name, arguments, text):
 
 def compile(program: Union[str, os.PathLike], *,
             entry: Optional[str] = None, gradients: bool = False,
-            recompute: bool = False, target_cpu: Optional[str] = None,
+            recompute: bool = False, optimizers: Iterable[str] = (),
+            target_cpu: Optional[str] = None,
             opt_level: Optional[int] = None,
             rows: Optional[Sequence[str]] = None,
             ranks: int = 1, r: Optional[int] = None,
@@ -92,6 +93,8 @@ def compile(program: Union[str, os.PathLike], *,
         entry: the function to compile; None: the public one.
         gradients: compile what computes the entry's gradients as well.
         recompute: keep less for them and compute it again.
+        optimizers: bring the code of these for `Session.update`, of "sgd",
+            "adam" and "adamw"; needs gradients.
         target_cpu: None: this machine's.
         opt_level: 0 to 3.
         rows: row classes, of "decode" and "prefill".
@@ -116,9 +119,11 @@ def compile(program: Union[str, os.PathLike], *,
         arguments.append(f"-O{opt_level}")
     if rows is not None:
         arguments.append("--rows=" + ",".join(rows))
-    disabled = list(disable_fusion)
-    if disabled:
-        arguments.append("--disable-fusion=" + ",".join(disabled))
+    for flag, names in (("disable-fusion", disable_fusion),
+                        ("optimizer", optimizers)):
+        names = list(names)
+        if names:
+            arguments.append(f"--{flag}={','.join(names)}")
     for flag, wanted in (("--oracle", oracle), ("--gradients", gradients),
                          ("--moe-recompute", recompute)):
         if wanted:

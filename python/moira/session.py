@@ -318,7 +318,7 @@ class Session(Handle):
 
         Args:
             rule: "sgd", "adam" or "adamw"; the bundle must have its code
-                (`moira-compile --optimizer`).
+                (`optimizers` of `moira.compile`).
             options: learning_rate, momentum, nesterov, beta1, beta2, epsilon,
                 weight_decay, gradient_scale.
         """

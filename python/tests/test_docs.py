@@ -20,7 +20,8 @@ def matches(expected, got):
     """`...` stands for any text within a line."""
     lines = [".*".join(re.escape(part) for part in line.split("..."))
              for line in expected.splitlines()]
-    return re.fullmatch("\n".join(lines) + "\n", got) is not None
+    return re.fullmatch("".join(line + "\n" for line in lines),
+                        got) is not None
 
 
 class Pages(unittest.TestCase):

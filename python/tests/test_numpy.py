@@ -171,6 +171,8 @@ print("fine")
         self.assertEqual((status, output), (0, "fine\n"))
 
     def test_flat(self):
+        self.session = self.bundle.session(threads=1)
+        self.session.bind(weights())
         for i in range(1300):
             if i == 300:
                 before, peak = resident(), self.session.memory.peak

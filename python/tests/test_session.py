@@ -59,7 +59,8 @@ class Steps(Case):
                 (lambda: self.session(rows(), rows()),
                  "expected 1 inputs, got 2"),
                 (lambda: self.session(buffer([1, 2, 3], (1, 3))),
-                 "entry 'main': input 0 'x': expected f32[?, 4], got f32[1, 3]"),
+                 "entry 'main': input 0 'x': expected f32[?, 4], got "
+                 "f32[1, 3]"),
                 (lambda: self.session(buffer([1] * 4, (1, 4), "f64")),
                  "expected f32[?, 4], got f64[1, 4]"),
                 (lambda: self.session([[1, 2, 3, 4]]),
@@ -97,7 +98,8 @@ class Steps(Case):
                 ([memoryview(bytes(32)).cast("f", (2, 4))],
                  "expected a compact row-major buffer to write to, but it is "
                  "read-only"),
-                ([buffer([0] * 16, (4, 4))[::2]], "to write to, but its strides"),
+                ([buffer([0] * 16, (4, 4))[::2]],
+                 "to write to, but its strides"),
                 ([Exporter(self.run_step(), flags=1)], "it is read-only")):
             with self.subTest(text):
                 self.refuse(lambda: self.session(rows(), out=out),

@@ -56,7 +56,7 @@ class Case(unittest.TestCase):
     def setUp(self):
         if Case.bundle is None:
             Case.bundle = moira.compile(LINEAR, gradients=True,
-                                        options=["--optimizer=sgd,adamw"])
+                                        optimizers=["sgd", "adamw"])
         self.session = self.bundle.session()
         self.session.bind("w", matrix(W))
 
@@ -176,7 +176,8 @@ class Kept(Case):
 
     def test_flat(self):
         # A whole training: memory, and the loss goes down.
-        session, x = self.session, matrix(X)
+        session, x = self.bundle.session(threads=1), matrix(X)
+        session.bind("w", matrix(W))
         target, losses = product(X, transposed([[1, 1]] * 3)), []
         for i in range(1200):
             if i == 200:
