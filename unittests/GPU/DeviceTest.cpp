@@ -113,7 +113,8 @@ TEST(EmulatedDeviceTest, refusesWrongLaunches) {
   GPUContext context;
   auto image = compileText(context, R"(
     module { gpu.module @kernels {
-      llvm.func @k(%a: !llvm.ptr<1>, %b: i32) attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = array<i32: 64, 1, 1>} {
+      llvm.func @k(%a: !llvm.ptr<1>, %b: i32) attributes {gpu.kernel,
+        nvvm.kernel, nvvm.reqntid = array<i32: 64, 1, 1>} {
         llvm.return
       }
     } }

@@ -26,14 +26,16 @@ TEST(EmulatorTest, shuffles) {
     %c3 = arith.constant 3 : i32
     %a = nvvm.shfl.sync bfly %full, %lane, %c3, %c31 : i32 -> i32
     %b = nvvm.shfl.sync up %full, %lane, %c3, %c0 : i32 -> i32
-    %c = nvvm.shfl.sync down %full, %lane, %c3, %c31 {return_value_and_is_valid} : i32 -> !llvm.struct<(i32, i1)>
+    %c = nvvm.shfl.sync down %full, %lane, %c3, %c31
+        {return_value_and_is_valid} : i32 -> !llvm.struct<(i32, i1)>
     %cv = llvm.extractvalue %c[0] : !llvm.struct<(i32, i1)>
     %cp = llvm.extractvalue %c[1] : !llvm.struct<(i32, i1)>
     %cw = arith.extui %cp : i1 to i32
     %f = arith.sitofp %lane : i32 to f32
     %df = nvvm.shfl.sync idx %full, %f, %c3, %c31 : f32 -> f32
     %d = arith.fptosi %df : f32 to i32
-    %base = llvm.getelementptr %p0[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, !llvm.array<5 x i32>
+    %base = llvm.getelementptr %p0[%lane] : (!llvm.ptr<1>, i32) ->
+        !llvm.ptr<1>, !llvm.array<5 x i32>
     llvm.store %a, %base : i32, !llvm.ptr<1>
     %q1 = llvm.getelementptr %base[1] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
     llvm.store %b, %q1 : i32, !llvm.ptr<1>
@@ -68,7 +70,8 @@ TEST(EmulatorTest, votes) {
     %x = arith.extui %any : i1 to i32
     %y = arith.extui %all : i1 to i32
     %z = arith.extui %one : i1 to i32
-    %base = llvm.getelementptr %p0[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, !llvm.array<4 x i32>
+    %base = llvm.getelementptr %p0[%lane] : (!llvm.ptr<1>, i32) ->
+        !llvm.ptr<1>, !llvm.array<4 x i32>
     llvm.store %ballot, %base : i32, !llvm.ptr<1>
     %q1 = llvm.getelementptr %base[1] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i32
     llvm.store %x, %q1 : i32, !llvm.ptr<1>
@@ -117,7 +120,8 @@ static const char *const reduction = R"(
     %sm = llvm.mlir.addressof @partial : !llvm.ptr<3>
     %first = arith.cmpi eq, %lane, %c0 : i32
     scf.if %first {
-      %to = llvm.getelementptr %sm[%warp] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, f32
+      %to = llvm.getelementptr %sm[%warp] : (!llvm.ptr<3>, i32) ->
+        !llvm.ptr<3>, f32
       llvm.store %sum#0, %to : f32, !llvm.ptr<3>
     }
     BARRIER
@@ -125,13 +129,16 @@ static const char *const reduction = R"(
     scf.if %leader {
       %warps = arith.divui %ntid, %c32 : i32
       %zero = arith.constant 0.0 : f32
-      %t = scf.for %w = %c0 to %warps step %c1 iter_args(%a = %zero) -> (f32) : i32 {
-        %from = llvm.getelementptr %sm[%w] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, f32
+      %t = scf.for %w = %c0 to %warps step %c1 iter_args(%a = %zero) -> (f32) :
+        i32 {
+        %from = llvm.getelementptr %sm[%w] : (!llvm.ptr<3>, i32) ->
+        !llvm.ptr<3>, f32
         %y = llvm.load %from : !llvm.ptr<3> -> f32
         %s = arith.addf %a, %y : f32
         scf.yield %s : f32
       }
-      %dst = llvm.getelementptr %p0[%bid] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, f32
+      %dst = llvm.getelementptr %p0[%bid] : (!llvm.ptr<1>, i32) ->
+        !llvm.ptr<1>, f32
       llvm.store %t, %dst : f32, !llvm.ptr<1>
     }
 )";
@@ -210,10 +217,15 @@ TEST(EmulatorTest, matricesGoThroughSharedMemory) {
     %hi0 = arith.addi %lo, %c1 : i32
     %hi = arith.shli %hi0, %c16 : i32
     %pair = arith.ori %lo, %hi : i32
-    nvvm.stmatrix %at, %pair {layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType = #nvvm.ld_st_matrix_elt_type<b16>} : !llvm.ptr<3>, i32
+    nvvm.stmatrix %at, %pair {layout = #nvvm.mma_layout<row>, shape =
+        #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType =
+        #nvvm.ld_st_matrix_elt_type<b16>} : !llvm.ptr<3>, i32
     nvvm.bar.warp.sync %full : i32
-    %t = nvvm.ldmatrix %at {num = 1 : i32, layout = #nvvm.mma_layout<col>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType = #nvvm.ld_st_matrix_elt_type<b16>} : (!llvm.ptr<3>) -> i32
-    %dst = llvm.getelementptr %p0[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>, i32
+    %t = nvvm.ldmatrix %at {num = 1 : i32, layout = #nvvm.mma_layout<col>,
+        shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>, eltType =
+        #nvvm.ld_st_matrix_elt_type<b16>} : (!llvm.ptr<3>) -> i32
+    %dst = llvm.getelementptr %p0[%lane] : (!llvm.ptr<1>, i32) -> !llvm.ptr<1>,
+        i32
     llvm.store %t, %dst : i32, !llvm.ptr<1>
   )");
   kernel.globals = "llvm.mlir.global internal @tile() {addr_space = 3 : i32, "
@@ -246,7 +258,8 @@ static const char *const boxes = R"(
       nvvm.fence.mbarrier.init
       nvvm.mbarrier.arrive.expect_tx %bar, %bytes : !llvm.ptr<3>, i32
       %to = llvm.addrspacecast %sm : !llvm.ptr<3> to !llvm.ptr<7>
-      nvvm.cp.async.bulk.tensor.shared.cluster.global %to, %map0, %bar, box[%cm8, %c4] : !llvm.ptr<7>, !llvm.ptr
+      nvvm.cp.async.bulk.tensor.shared.cluster.global %to, %map0, %bar,
+        box[%cm8, %c4] : !llvm.ptr<7>, !llvm.ptr
     }
     nvvm.barrier0
     nvvm.mbarrier.try_wait.parity %bar, %c0, %ticks : !llvm.ptr<3>, i32, i32
@@ -258,7 +271,8 @@ static const char *const boxes = R"(
     FENCE
     nvvm.barrier0
     scf.if %first {
-      nvvm.cp.async.bulk.tensor.global.shared.cta %map1, %sm, box[%c0, %c0] : !llvm.ptr, !llvm.ptr<3>
+      nvvm.cp.async.bulk.tensor.global.shared.cta %map1, %sm, box[%c0, %c0] :
+        !llvm.ptr, !llvm.ptr<3>
       nvvm.cp.async.bulk.commit.group
       nvvm.cp.async.bulk.wait_group 0
     }

@@ -190,7 +190,8 @@ TEST(FaultTest, blocksThatWriteTheSame) {
 TEST(FaultTest, copiesThatNobodyWaitsFor) {
   TextKernel kernel(R"(
     %s = llvm.mlir.addressof @s : !llvm.ptr<3>
-    nvvm.cp.async.shared.global %s, %p1, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
+    nvvm.cp.async.shared.global %s, %p1, 16, cache = cg : !llvm.ptr<3>,
+        !llvm.ptr<1>
     nvvm.cp.async.commit.group
   )");
   kernel.globals = "llvm.mlir.global internal @s() {addr_space = 3 : i32, "
@@ -204,7 +205,8 @@ TEST(FaultTest, copiesThatNobodyWaitsFor) {
 TEST(FaultTest, readsBeforeTheWait) {
   TextKernel kernel(R"(
     %s = llvm.mlir.addressof @s : !llvm.ptr<3>
-    nvvm.cp.async.shared.global %s, %p1, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
+    nvvm.cp.async.shared.global %s, %p1, 16, cache = cg : !llvm.ptr<3>,
+        !llvm.ptr<1>
     nvvm.cp.async.commit.group
     %x = llvm.load %s : !llvm.ptr<3> -> i32
     nvvm.cp.async.wait.group 0
