@@ -53,6 +53,13 @@ def dialect_page(options):
     return text.replace("[TOC]", contents(text), 1)
 
 
+def nv_page(options):
+    text = generate(options, "-gen-dialect-doc", "-dialect=moira_nv",
+                    str(TOP / "include/moira/Dialect/NV/IR/NVOps.td"))
+    text = text.replace("# 'moira_nv' Dialect", "# The moira_nv dialect", 1)
+    return text.replace("[TOC]", contents(text), 1)
+
+
 def passes_page(options):
     parts = []
     for path in sorted((TOP / "include/moira").rglob("Passes.td")):
@@ -74,7 +81,8 @@ def main():
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     stale = []
-    for name, page in (("dialect.md", dialect_page), ("passes.md", passes_page)):
+    for name, page in (("dialect.md", dialect_page), ("nv.md", nv_page),
+                       ("passes.md", passes_page)):
         text = NOTE + re.sub(r"[ \t]+\n", "\n", page(options)).strip() + "\n"
         path = OUT / name
         if path.exists() and path.read_text(encoding="utf-8") == text:

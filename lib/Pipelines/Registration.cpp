@@ -7,6 +7,7 @@
 #include "moira/Dialect/MoE/Transforms/BufferizableOpInterfaceImpl.h"
 #include "moira/Dialect/MoE/Transforms/Fusions.h"
 #include "moira/Dialect/MoE/Transforms/Passes.h"
+#include "moira/Dialect/NV/IR/NVDialect.h"
 #include "moira/Pipelines/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
 #include "moira/Schedule/Passes.h"
@@ -57,8 +58,8 @@ void moira::registerDialects(DialectRegistry &registry) {
                   bufferization::BufferizationDialect, cf::ControlFlowDialect,
                   func::FuncDialect, gpu::GPUDialect, linalg::LinalgDialect,
                   LLVM::LLVMDialect, math::MathDialect, memref::MemRefDialect,
-                  moe::MoEDialect, NVVM::NVVMDialect, scf::SCFDialect,
-                  shard::ShardDialect, tensor::TensorDialect,
+                  moe::MoEDialect, NVVM::NVVMDialect, nv::NVDialect,
+                  scf::SCFDialect, shard::ShardDialect, tensor::TensorDialect,
                   vector::VectorDialect>();
   func::registerInlinerExtension(registry);
   arith::registerBufferizableOpInterfaceExternalModels(registry);

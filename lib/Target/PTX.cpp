@@ -45,6 +45,14 @@ createMachine(const GPUTarget &target) {
     return true;
   }();
   (void)initialised;
+  // LLVM would only mumble about a name that it does not know.
+  auto refuse = [&] {
+    return llvm::createStringError("expected a GPU such as sm_80 or sm_90a, "
+                                   "got '" +
+                                   target.chip + "'");
+  };
+  if (!llvm::StringRef(target.chip).starts_with("sm_"))
+    return refuse();
   llvm::Triple triple("nvptx64-nvidia-cuda");
   std::string error;
   const llvm::Target *found = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -63,15 +71,17 @@ createMachine(const GPUTarget &target) {
       found->createTargetMachine(triple, target.chip, features, options,
                                  std::nullopt, std::nullopt, *level));
   if (!machine || !machine->getMCSubtargetInfo()->isCPUStringValid(target.chip))
-    return llvm::createStringError("expected a GPU such as sm_80 or sm_90a, "
-                                   "got '" +
-                                   target.chip + "'");
+    return refuse();
   return machine;
 }
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine,
                      unsigned level) {
-  llvm::PassBuilder builder(&machine);
+  // Kernels come unrolled. A step peeled from a loop writes its first sums
+  // between wgmma.fence and wgmma, and ptxas then runs all products one by one.
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopUnrolling = false;
+  llvm::PassBuilder builder(&machine, tuning);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;

@@ -1,6 +1,8 @@
 # Devices and the emulator behind one of them. Sets MOIRA_DEVICE_SOURCES.
 set(MOIRA_DEVICE_SOURCES
   device/Device.cpp
+  device/cuda/CudaDevice.cpp
+  device/cuda/Driver.cpp
   device/emulated/EmulatedDevice.cpp
   device/emulated/Queues.cpp
   emulator/AccessCounter.cpp

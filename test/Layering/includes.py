@@ -19,6 +19,7 @@ ROOMS = {
     "Dialect/MoE/IR": ["Dialect/MoE/IR/"],
     "Dialect/MoE/Utils": ["Dialect/MoE/IR/", "Dialect/MoE/Utils/"],
     "Dialect/MoE/Transforms": ["Dialect/MoE/"],
+    "Dialect/NV/IR": ["Dialect/NV/IR/"],
     # These meet in Pipelines only.
     "Sharding": ["Dialect/MoE/", "Sharding/"],
     "Schedule": ["Dialect/MoE/", "Schedule/"],

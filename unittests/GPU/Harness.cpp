@@ -49,11 +49,9 @@ bool moira::test::lowerGPUModules(mlir::ModuleOp module) {
 EmulatedImage::~EmulatedImage() = default;
 
 std::unique_ptr<EmulatedImage> EmulatedImage::compile(mlir::ModuleOp module,
-                                                      bool instrument) {
+                                                      const std::string &name) {
   mlir::PassManager manager(module.getContext());
-  mlir::moe::EmulateNVVMPassOptions options;
-  options.instrument = instrument;
-  manager.addPass(mlir::moe::createEmulateNVVMPass(options));
+  manager.addPass(mlir::moe::createEmulateNVVMPass());
   if (!lowerGPUModules(module) || mlir::failed(manager.run(module))) {
     ADD_FAILURE() << "expected a module that lowers";
     return nullptr;
@@ -74,7 +72,7 @@ std::unique_ptr<EmulatedImage> EmulatedImage::compile(mlir::ModuleOp module,
   auto translated = (*machine)->translate(module, context);
   if (!check(translated.takeError()))
     return nullptr;
-  std::string symbol = std::string(MOIRA_EMU_MODULE_PREFIX) + "kernels";
+  std::string symbol = MOIRA_EMU_MODULE_PREFIX + name;
   (*machine)->optimize(**translated, {symbol});
   auto object = (*machine)->emit(**translated, HostTarget::Output::Object);
   if (!check(object.takeError()))

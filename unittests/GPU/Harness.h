@@ -35,14 +35,14 @@ private:
   std::unique_ptr<mlir::MLIRContext> context;
 };
 
-/// Host code of a GPU module called "kernels".
+/// Host code of a GPU module.
 class EmulatedImage {
 public:
   ~EmulatedImage();
-  /// Lowers and compiles what `module` holds, which is used up. Null, and a
-  /// failed expectation, when that is not possible.
-  static std::unique_ptr<EmulatedImage> compile(mlir::ModuleOp module,
-                                                bool instrument = true);
+  /// Lowers and compiles the GPU module `name`, all that `module` holds, which
+  /// is used up. Null, and a failed expectation, when that is not possible.
+  static std::unique_ptr<EmulatedImage>
+  compile(mlir::ModuleOp module, const std::string &name = "kernels");
   const moira_emu_module *description = nullptr;
 
 private:

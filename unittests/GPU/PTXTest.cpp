@@ -171,7 +171,6 @@ TEST(PtxasTest, resourcesAreThoseOfTheTable) {
     SCOPED_TRACE(std::string(kernel.name) + " for " + kernel.chip);
     int64_t sharedBytes = 0;
     std::string ptx = ptxOf(kernel, sharedBytes);
-    if (getenv("DUMPX")) std::ofstream(std::string(getenv("DUMPX")) + "/" + kernel.name + kernel.chip + ".ptx") << ptx;
     llvm::Expected<Assembly> assembly = assemblePTX(ptx, {kernel.chip, 3});
     if (!assembly) {
       ADD_FAILURE() << llvm::toString(assembly.takeError());

@@ -257,6 +257,45 @@ def LowerBF16Pass : Pass<"moe-lower-bf16", "::mlir::ModuleOp"> {
 // MoEToGPU
 //===----------------------------------------------------------------------===//
 
+def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "turn grouped products into GPU kernels and launches";
+  let description = [{
+    Each `moe.grouped_matmul` in buffer form, on memrefs of device memory, becomes
+    a kernel in the module `@moira_gpu` and a `moira_nv.launch` of as many blocks
+    as the device has multiprocessors. Rows and weights are of bf16 or f16; the
+    weights lie in `nk` or `kn`, and experts and features are static. Both modes,
+    gathered rows, padded groups and every epilogue are kernels.
+
+    The attribute `moira_nv.schedule` of the op says how the kernel is cut;
+    without it the pass takes the first of its schedules that the architecture
+    and the shapes allow. What has no kernel is an error that names the op.
+
+    ```mlir
+    moe.grouped_matmul rows(%x : memref<?x64xbf16>) groups(%s : memref<4xi32>)
+        weights(%w : memref<4x128x64xbf16>) nk
+        outs(%y : memref<?x128xbf16>) {...}
+    ```
+
+    becomes
+
+    ```mlir
+    %blocks = moira_nv.processors
+    moira_nv.launch @moira_gpu::@grouped_0 grid(%blocks) block(256) shared(65536)
+        args(%x, %s, %w, %y, %zero : ...)
+    ```
+  }];
+  let options = [
+    Option<"arch", "arch", "std::string", "\"sm_80\"",
+           "architecture to build for: sm_80 or sm_90a">];
+  let statistics = [
+    Statistic<"numKernels", "num-kernels", "kernels built">];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::nv::NVDialect", "::mlir::scf::SCFDialect"];
+}
+
 def LowerGPUModulePass
     : Pass<"moe-lower-gpu-module", "::mlir::gpu::GPUModuleOp"> {
   let summary = "lower the kernels of a GPU module to the NVVM dialect";

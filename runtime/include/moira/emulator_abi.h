@@ -3,9 +3,10 @@
  *
  * The contract between GPU kernels compiled for the host (pass
  * `moe-emulate-nvvm`) and the emulated device that runs them. One compiled GPU
- * module is one object with one exported symbol, MOIRA_EMU_MODULE_PREFIX + name,
- * a moira_emu_module. Its code reaches the emulator through `table`, which who
- * loads it fills before the first launch, in the order of MOIRA_EMU_FUNCTIONS.
+ * module is one object with one exported symbol, MOIRA_EMU_MODULE_PREFIX +
+ * name, a moira_emu_module. Its code reaches the emulator through `table`,
+ * which who loads it fills before the first launch, in the order of
+ * MOIRA_EMU_FUNCTIONS.
  *
  * The last argument of every function, `site`, is an index into `sites`: which
  * op calls, and where it stands in the source. Pointers into shared memory are
@@ -50,17 +51,17 @@ enum moira_emu_register {
 };
 
 enum moira_emu_shuffle { /* as NVVM::ShflKind */
-  MOIRA_EMU_SHUFFLE_BFLY,
-  MOIRA_EMU_SHUFFLE_UP,
-  MOIRA_EMU_SHUFFLE_DOWN,
-  MOIRA_EMU_SHUFFLE_IDX
+                         MOIRA_EMU_SHUFFLE_BFLY,
+                         MOIRA_EMU_SHUFFLE_UP,
+                         MOIRA_EMU_SHUFFLE_DOWN,
+                         MOIRA_EMU_SHUFFLE_IDX
 };
 
 enum moira_emu_vote { /* as NVVM::VoteSyncKind */
-  MOIRA_EMU_VOTE_ANY,
-  MOIRA_EMU_VOTE_ALL,
-  MOIRA_EMU_VOTE_BALLOT,
-  MOIRA_EMU_VOTE_UNI
+                      MOIRA_EMU_VOTE_ANY,
+                      MOIRA_EMU_VOTE_ALL,
+                      MOIRA_EMU_VOTE_BALLOT,
+                      MOIRA_EMU_VOTE_UNI
 };
 
 enum moira_emu_element { MOIRA_EMU_F16, MOIRA_EMU_BF16 };
