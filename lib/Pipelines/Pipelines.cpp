@@ -186,6 +186,7 @@ static void buildKernels(OpPassManager &manager,
   layouts.panelWidth = tiles.tileColumns();
   layouts.lanes = tiles.lanes();
   layouts.pairs = options.dotBF16;
+  layouts.packGradients = options.packGradients;
   manager.addPass(moe::createAssignLayoutsPass(layouts));
   addCleanup(manager);
   moe::CreateVariantsPassOptions variants;
@@ -219,6 +220,14 @@ static void buildBufferized(OpPassManager &manager,
 }
 
 /// Loops, the runtime's contract, the LLVM dialect.
+/// Whether the target is an x86 processor without conversions of f16: LLVM
+/// would call a library for them.
+static bool lacksF16(const PipelineOptions &options) {
+  return llvm::StringRef(options.triple).starts_with("x86_64") &&
+         !options.features.empty() &&
+         !llvm::StringRef(options.features).contains("+f16c");
+}
+
 static void buildTarget(OpPassManager &manager,
                         const PipelineOptions &options) {
   // 1. Loops.
@@ -251,7 +260,9 @@ static void buildTarget(OpPassManager &manager,
   narrow.targetTypeStr = "f32";
   manager.addPass(arith::createArithEmulateUnsupportedFloats(narrow));
   manager.addPass(math::createMathExtendToSupportedTypes());
-  manager.addPass(moe::createExpandMathPass());
+  moe::ExpandMathPassOptions math;
+  math.expandF16 = lacksF16(options);
+  manager.addPass(moe::createExpandMathPass(math));
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
   manager.addPass(createSCFToControlFlowPass());

@@ -36,6 +36,15 @@ struct Element {
                          "    moe.yield %rounded : {2}",
                          value, sum(), name);
   }
+  /// Rounds `value`, and yields `other` as it is, too.
+  std::string yieldBoth(const std::string &value,
+                        const std::string &other) const {
+    if (name == sum())
+      return llvm::formatv("moe.yield {0}, {1} : {2}, {2}", value, other, name);
+    return llvm::formatv("%rounded = arith.truncf {0} : {2} to {3}\n"
+                         "    moe.yield %rounded, {1} : {3}, {2}",
+                         value, other, sum(), name);
+  }
 };
 
 const std::vector<std::vector<int>> kSizes = {{3, 0, 7, 54},
@@ -164,6 +173,86 @@ TEST_P(GroupedMatmul, GradientOfWeights) {
       return {random("dy", {rows, d.n}), random("x", {rows, d.k})};
     });
   }
+}
+
+/// Gradients in the form of their parameters: panels of several widths, and of
+/// pairs.
+TEST_P(GroupedMatmul, PackedGradientOfWeights) {
+  int64_t lanes = element.name == "f64" ? 8 : 16;
+  for (const Dims &d : {Dims{64, 64, 1},
+                        {100, 71, 1},
+                        {17, 33, 1},
+                        {5, 40, 1},
+                        {1, 1, 1},
+                        {400, 130, 1}})
+    for (int64_t width : {lanes, 2 * lanes, 4 * lanes})
+      for (bool pairs : {false, true}) {
+        if (pairs && element.name != "bf16")
+          continue;
+        std::string packed = llvm::formatv("tensor<4x{0}x{1}x{2}{3}x{4}>",
+                                           (d.n + width - 1) / width,
+                                           pairs ? (d.k + 1) / 2 : d.k, width,
+                                           pairs ? "x2" : "", element.name);
+        std::string text = llvm::formatv(
+            R"(func.func @main(%dy: tensor<?x{0}x{2}>, %x: tensor<?x{1}x{2}>,
+    %sizes: tensor<4xi32>) -> {3} {{
+  %dw = moe.grouped_matmul rows(%dy, %x : tensor<?x{0}x{2}>, tensor<?x{1}x{2}>)
+      groups(%sizes : tensor<4xi32>) panels contraction -> {3} {{
+  }
+  return %dw : {3}
+}
+)",
+            d.n, d.k, element.name, packed);
+        check(text, [&](int64_t rows) -> std::vector<Argument> {
+          return {random("dy", {rows, d.n}), random("x", {rows, d.k})};
+        });
+      }
+}
+
+/// One chain over two products, plain and over panels of the forward products,
+/// with two results and a bias.
+TEST_P(GroupedMatmul, ChainedProducts) {
+  for (const Dims &d : {Dims{64, 64, 1},
+                        {100, 70, 1},
+                        {17, 33, 1},
+                        {1, 1, 1},
+                        {192, 1100, 1},
+                        {600, 40, 1}})
+    for (bool packs : {false, true}) {
+      // Weights are [n, k] of the forward products; n is contracted here.
+      std::string packed = panels(d, "");
+      std::string weights =
+          llvm::formatv("tensor<4x{0}x{1}x{2}>", d.n, d.k, element.name);
+      std::string pack = llvm::formatv("  %pg = moe.pack %g nk : {0} -> {1}\n"
+                                       "  %pu = moe.pack %u nk : {0} -> {1}\n",
+                                       weights, packed);
+      std::string used = llvm::formatv(
+          "weights({0} : {1}, {1}) {2}", packs ? "%pg, %pu" : "%g, %u",
+          packs ? packed : weights, packs ? "transposed_panels" : "kn");
+      std::string text = llvm::formatv(
+          R"(func.func @main(%dg: tensor<?x{0}x{2}>, %du: tensor<?x{0}x{2}>,
+    %g: {6}, %u: {6}, %b: tensor<4x{1}x{2}>, %sizes: tensor<4xi32>)
+    -> (tensor<?x{1}x{2}>, tensor<?x{1}x{3}>) {{
+{5}  %dx:2 = moe.grouped_matmul rows(%dg, %du : tensor<?x{0}x{2}>, tensor<?x{0}x{2}>)
+      groups(%sizes : tensor<4xi32>) {7} chained bias(%b : tensor<4x{1}x{2}>)
+      -> tensor<?x{1}x{2}>, tensor<?x{1}x{3}> {{
+  ^bb0(%sum: {3}):
+    %half = arith.constant 0.5 : {3}
+    %scaled = arith.mulf %sum, %half : {3}
+    {4}
+  }
+  return %dx#0, %dx#1 : tensor<?x{1}x{2}>, tensor<?x{1}x{3}>
+}
+)",
+          d.n, d.k, element.name, element.sum(),
+          element.yieldBoth("%scaled", "%sum"), packs ? pack : "", weights,
+          used);
+      check(text, [&](int64_t rows) -> std::vector<Argument> {
+        return {random("dg", {rows, d.n}), random("du", {rows, d.n}),
+                random("g", {4, d.n, d.k}), random("u", {4, d.n, d.k}),
+                random("b", {4, d.k})};
+      });
+    }
 }
 
 /// Two weights, biases, gathered rows, an element, a vector and a scalar.

@@ -89,6 +89,14 @@ GateResult gate(const Router &router, const GateInputs &inputs);
 
 enum class Distribution { Normal, Uniform };
 
+/// The gradient of the logits, [T, E], from that of a gate's weights. `chosen`
+/// is what `gate` gave for the inputs; `selected`: its ids without threshold
+/// and draws, where they differ. Of one logit after the other, by the product
+/// rule.
+Reals gateGradient(const Router &router, const GateInputs &inputs,
+                   const GateResult &chosen, const Reals &dweights,
+                   const Ids *selected = nullptr);
+
 /// [rows, cols] numbers, rounded to f32. Row t draws for the global token
 /// `firstToken + t`.
 Reals noise(Distribution distribution, int64_t rows, int64_t cols,

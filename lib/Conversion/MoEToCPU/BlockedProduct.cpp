@@ -244,6 +244,23 @@ void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
          [&] { finishSums(panel, totals, last); });
 }
 
+void BlockedProduct::emitCalls(LoopBuilder &b, Operation *op, const Item &item,
+                               const TileCall &call, Value panel, Value isEnd) {
+  if (!finishStrip)
+    return emitTileCall(b, op, format, call);
+  loopBy(b, item.rows, b.index(stripRows), [&](Value first) {
+    TileCall strip = call;
+    strip.rows = b.minimum(b.index(stripRows), b.sub(item.rows, first));
+    strip.stageOffset = b.add(call.stageOffset, b.mul(first, stride));
+    strip.sumsOffset =
+        b.add(call.sumsOffset, b.mul(first, b.index(format.rowSums())));
+    emitTileCall(b, op, format, strip);
+    b.when(isEnd, [&] {
+      finishStrip(panel, first, strip.rows, sums, strip.sumsOffset);
+    });
+  });
+}
+
 void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
                                Value panel, StepRange range) {
   Value zero = b.index(0);
@@ -279,8 +296,13 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
     else if (continues)
       call.fresh = b.make<arith::AndIOp>(call.fresh, isFirstChain);
     choosePrefetch(b, item, call, panel, range, done);
-    emitTileCall(b, op, format, call);
+    Value isEnd =
+        b.compare(arith::CmpIPredicate::uge,
+                  b.add(range.begin, b.add(done, call.steps)), item.steps);
+    emitCalls(b, op, item, call, panel, isEnd);
   });
+  if (finishStrip)
+    return;
   Value isLast = b.compare(arith::CmpIPredicate::uge,
                            b.add(range.begin, range.steps), item.steps);
   b.when(isLast, [&] { finishPanel(b, item, panel, range.chain, offset); });

@@ -51,6 +51,13 @@ public:
   std::function<void(Value panel, Value sums, Value offset)> startSums;
   /// Uses the sums of a panel.
   std::function<void(Value panel, Value sums, Value offset)> finishSums;
+  /// Where it is set, uses those of `rows` rows from `first` on instead, as
+  /// soon as they are there: `stripRows` of them, fewer at the end. Of one
+  /// chain.
+  std::function<void(Value panel, Value first, Value rows, Value sums,
+                     Value offset)>
+      finishStrip;
+  int64_t stripRows = 0;
 
   /// What one item does. All of index type.
   struct Item {
@@ -78,6 +85,10 @@ private:
                    Value offset);
   void emitPanel(LoopBuilder &b, Operation *op, const Item &item, Value panel,
                  StepRange part);
+  /// Emits the call for all rows, or calls for strips of them; `isEnd`: the
+  /// sums are complete then.
+  void emitCalls(LoopBuilder &b, Operation *op, const Item &item,
+                 const TileCall &call, Value panel, Value isEnd);
   void choosePrefetch(LoopBuilder &b, const Item &item, TileCall &call,
                       Value panel, StepRange part, Value done);
   int64_t stageElements() const;

@@ -19,6 +19,10 @@ using namespace mlir::moe::detail;
 /// Rows and panels of a work item.
 static constexpr int64_t kRowBlock = 192, kPanels = 4;
 
+/// Tiles of rows after which sums are written: memory takes them while the next
+/// ones are computed.
+static constexpr int64_t kStripTiles = 2;
+
 namespace {
 struct ContractionToTiles : TilePattern {
   using TilePattern::TilePattern;
@@ -26,13 +30,26 @@ struct ContractionToTiles : TilePattern {
                                 PatternRewriter &rewriter) const override;
 };
 
-/// Rounds sums to the result.
+/// Rounds sums to the result: rows of it and columns, or with packed results
+/// rows of panels and what stands in them.
 class ResultWriter {
 public:
-  ResultWriter(LoopBuilder &b, const TileFormat &format, Value result)
-      : b(b), format(format), result(result),
-        type(cast<MemRefType>(result.getType())) {}
+  ResultWriter(LoopBuilder &b, const TileFormat &format, GroupedMatmulOp op)
+      : b(b), format(format), result(op.getOuts().front()),
+        type(cast<MemRefType>(result.getType())) {
+    if (!op.hasPanels())
+      return;
+    form = op.getForm();
+    panels = form->panelsPerBlock(op.getN());
+    steps = form->steps(op.getK());
+    rows = op.getK();
+    result = flatten(b, result);
+  }
 
+  /// Columns that are written.
+  int64_t countColumns() const {
+    return form ? panels * form->width : type.getDimSize(2);
+  }
   /// Whether the result is large and every vector of it aligned (i1): then it
   /// goes past the caches, which need not read it first.
   Value emitStreams();
@@ -45,17 +62,29 @@ private:
     return format.lanes * type.getElementTypeBitWidth() / 8;
   }
   Value round(Value sum) { return b.toReal(type.getElementType(), sum); }
+  Value loadSums(Value sums, Value at) {
+    return b.make<vector::LoadOp>(
+        VectorType::get({format.lanes}, format.accumulator), sums,
+        ValueRange{at});
+  }
+  void emitRows(Value expert, Value row, Value rows, Value column, Value sums,
+                Value offset, bool past);
+  void emitPanels(Value expert, Value row, Value rows, Value column, Value sums,
+                  Value offset, bool past);
 
   LoopBuilder &b;
   const TileFormat &format;
   Value result;
   MemRefType type;
+  /// Of packed results: the form, panels and steps of an expert, and rows.
+  std::optional<PanelForm> form;
+  int64_t panels = 0, steps = 0, rows = 0;
 };
 } // namespace
 
 Value ResultWriter::emitStreams() {
   if (!type.hasStaticShape() || !type.getLayout().isIdentity() ||
-      type.getDimSize(2) % format.width != 0 ||
+      (!form && type.getDimSize(2) % format.width != 0) ||
       type.getNumElements() * type.getElementTypeBitWidth() / 8 < kStreamBytes)
     return b.integer(b.builder.getI1Type(), 0);
   Value address = b.make<memref::ExtractAlignedPointerAsIndexOp>(result);
@@ -63,33 +92,90 @@ Value ResultWriter::emitStreams() {
   return b.compare(arith::CmpIPredicate::eq, rest, b.index(0));
 }
 
+void ResultWriter::emitRows(Value expert, Value row, Value rows, Value column,
+                            Value sums, Value offset, bool past) {
+  b.loop(b.index(0), rows, [&](Value r) {
+    Value from = b.add(offset, b.mul(r, b.index(format.rowSums())));
+    Row to{result, {expert, b.add(row, r)}};
+    auto storeVector = [&](Value c) {
+      Value sum = loadSums(sums, b.add(from, c));
+      Value at = b.add(column, c);
+      if (past)
+        b.streamLanes(round(sum), to, at);
+      else
+        b.storeLanes(round(sum), to, at, format.lanes);
+    };
+    Value end = b.minimum(b.sub(b.index(type.getDimSize(2)), column),
+                          b.index(format.width));
+    Value whole =
+        b.mul(b.div(end, b.index(format.lanes)), b.index(format.lanes));
+    b.loop(b.index(0), whole, storeVector, format.lanes);
+    if (type.getDimSize(2) % format.lanes != 0)
+      b.loop(whole, end, [&](Value c) {
+        b.store(round(b.load(sums, {b.add(from, c)})), to, b.add(column, c));
+      });
+  });
+}
+
+/// A row of sums is a step of several panels; of pairs the later one of two
+/// stands first, 0 beyond the last.
+void ResultWriter::emitPanels(Value expert, Value row, Value rows, Value column,
+                              Value sums, Value offset, bool past) {
+  int64_t factors = form->pairs ? 2 : 1;
+  int64_t stepElements = form->width * factors;
+  Value end =
+      b.minimum(b.sub(b.index(countColumns()), column), b.index(format.width));
+  b.loop(
+      b.index(0), end,
+      [&](Value c) {
+        Value at = b.add(column, c);
+        Value panel = b.add(b.mul(expert, b.index(panels)),
+                            b.div(at, b.index(form->width)));
+        Value lane = b.make<arith::RemUIOp>(at, b.index(form->width));
+        Value start = b.add(b.mul(panel, b.index(steps * stepElements)),
+                            b.mul(lane, b.index(factors)));
+        b.loop(
+            b.index(0), rows,
+            [&](Value r) {
+              auto sumOf = [&](Value r) {
+                return loadSums(sums,
+                                b.add(b.add(offset, c),
+                                      b.mul(r, b.index(format.rowSums()))));
+              };
+              Value value = round(sumOf(r));
+              if (form->pairs) {
+                Value next = b.add(r, b.index(1));
+                Value exists = b.compare(arith::CmpIPredicate::ult,
+                                         b.add(row, next), b.index(this->rows));
+                Value none = b.constant(
+                    cast<TypedAttr>(b.builder.getZeroAttr(value.getType())));
+                Value later = b.choose(
+                    exists,
+                    [&] { return SmallVector<Value>{round(sumOf(next))}; },
+                    [&] { return SmallVector<Value>{none}; })[0];
+                value = b.make<vector::InterleaveOp>(later, value);
+              }
+              Value step = b.div(b.add(row, r), b.index(factors));
+              Value to = b.add(start, b.mul(step, b.index(stepElements)));
+              if (past)
+                b.streamLanes(value, {result, {}}, to);
+              else
+                b.storeLanes(value, {result, {}}, to, format.lanes * factors);
+            },
+            factors);
+      },
+      format.lanes);
+}
+
 void ResultWriter::emit(Value expert, Value row, Value rows, Value column,
                         Value sums, Value offset, Value streams) {
-  auto loaded = VectorType::get({format.lanes}, format.accumulator);
-  auto emitRows = [&](bool past) {
-    b.loop(b.index(0), rows, [&](Value r) {
-      Value from = b.add(offset, b.mul(r, b.index(format.rowSums())));
-      Row to{result, {expert, b.add(row, r)}};
-      auto storeVector = [&](Value c) {
-        Value sum = b.make<vector::LoadOp>(loaded, sums, b.add(from, c));
-        Value at = b.add(column, c);
-        if (past)
-          b.streamLanes(round(sum), to, at);
-        else
-          b.storeLanes(round(sum), to, at, format.lanes);
-      };
-      Value end = b.minimum(b.sub(b.index(type.getDimSize(2)), column),
-                            b.index(format.width));
-      Value whole =
-          b.mul(b.div(end, b.index(format.lanes)), b.index(format.lanes));
-      b.loop(b.index(0), whole, storeVector, format.lanes);
-      if (type.getDimSize(2) % format.lanes != 0)
-        b.loop(whole, end, [&](Value c) {
-          b.store(round(b.load(sums, {b.add(from, c)})), to, b.add(column, c));
-        });
-    });
+  auto store = [&](bool past) {
+    if (form)
+      emitPanels(expert, row, rows, column, sums, offset, past);
+    else
+      emitRows(expert, row, rows, column, sums, offset, past);
   };
-  b.when(streams, [&] { emitRows(true); }, [&] { emitRows(false); });
+  b.when(streams, [&] { store(true); }, [&] { store(false); });
 }
 
 LogicalResult
@@ -100,10 +186,20 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
   int64_t n = op.getN(), k = op.getK();
   if (ShapedType::isDynamic(n) || ShapedType::isDynamic(k) || n < 1 || k < 1)
     return rewriter.notifyMatchFailure(op, "expected static N and K");
+  int64_t lanes = options.vectorBits / op.getAccumulatorType().getWidth();
+  if (op.hasPanels() && (op.getForm().width % lanes != 0 ||
+                         !cast<MemRefType>(op.getOuts().front().getType())
+                              .getLayout()
+                              .isIdentity()))
+    return rewriter.notifyMatchFailure(op, "expected compact whole vectors");
   ImplicitLocOpBuilder ib(op.getLoc(), rewriter);
   Value lhs = collapseRows(ib, op.getRows()[0], op.isPadded());
   Value rhs = collapseRows(ib, op.getRows()[1], op.isPadded());
-  Value result = op.getOuts().front();
+  // Packed results have their n in the lanes.
+  if (op.hasPanels()) {
+    std::swap(lhs, rhs);
+    std::swap(n, k);
+  }
   FloatType accumulator = op.getAccumulatorType();
   auto isBF16 = [](Value value) {
     return getElementTypeOrSelf(value.getType()).isBF16();
@@ -125,7 +221,8 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
   int64_t rowBlock =
       llvm::alignTo(llvm::divideCeil(n, rowBlocks), format.lanes);
   rowBlocks = llvm::divideCeil(n, rowBlock);
-  int64_t panels = llvm::divideCeil(k, width);
+  ResultWriter writer(b, format, op);
+  int64_t panels = llvm::divideCeil(writer.countColumns(), width);
   int64_t range = std::min(kPanels, panels);
   int64_t ranges = llvm::divideCeil(panels, range);
   Value items = b.index(op.getNumExperts() * rowBlocks * ranges);
@@ -167,11 +264,12 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
                    part, place);
     return place;
   };
-  ResultWriter writer(b, format, result);
   Value streams = writer.emitStreams();
-  product.finishSums = [&](Value panel, Value sums, Value offset) {
-    writer.emit(expert, row, item.rows, b.mul(panel, b.index(width)), sums,
-                offset, streams);
+  product.stripRows = llvm::alignTo(kStripTiles * format.rows, 2);
+  product.finishStrip = [&](Value panel, Value first, Value rows, Value sums,
+                            Value offset) {
+    writer.emit(expert, b.add(row, first), rows, b.mul(panel, b.index(width)),
+                sums, offset, streams);
   };
   product.emit(b, op, item);
   b.when(streams, [&] { b.orderStreams(); });

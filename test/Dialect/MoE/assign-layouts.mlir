@@ -6,8 +6,8 @@
 // Two weights share the width of a panel; the last panel is filled with zeros.
 
 // CHECK-LABEL: func @gated(
-// CHECK-SAME: %[[G:[^ ]*]]: tensor<4x4x8x32xbf16> {moe.packing = {function = @moe_pack_0, logical = tensor<4x100x8xbf16>, slices = 4 : i64, source = tensor<100x8xbf16>}, moe.param = #moe.param<"experts.{}.gate">}
-// CHECK-SAME: %[[U:[^ ]*]]: tensor<4x4x8x32xbf16> {moe.packing = {function = @moe_pack_0,
+// CHECK-SAME: %[[G:[^ ]*]]: tensor<4x4x8x32xbf16> {moe.packing = {form = {{[^@]*}}function = @moe_pack_0, logical = tensor<4x100x8xbf16>, slices = 4 : i64, source = tensor<100x8xbf16>}, moe.param = #moe.param<"experts.{}.gate">}
+// CHECK-SAME: %[[U:[^ ]*]]: tensor<4x4x8x32xbf16> {moe.packing = {form = {{[^@]*}}function = @moe_pack_0,
 // CHECK: moe.grouped_matmul {{.*}} weights(%[[G]], %[[U]] : tensor<4x4x8x32xbf16>, tensor<4x4x8x32xbf16>) panels -> tensor<?x100xbf16>
 // CHECK: func private @moe_pack_0(%[[S:.*]]: tensor<100x8xbf16>) -> tensor<4x8x32xbf16>
 // CHECK-NEXT: %[[E:.*]] = tensor.expand_shape %[[S]] {{\[\[}}0, 1], [2]] output_shape [1, 100, 8]
@@ -38,10 +38,10 @@ func.func @gated(%x: tensor<?x8xbf16>, %s: tensor<4xi32>,
 // narrow panel. The functions are made once per packing.
 
 // CHECK-LABEL: func @dense(
-// CHECK-SAME: %[[R:[^ ]*]]: tensor<1x2x8x64xf32> {moe.packing = {function = @moe_pack_0, logical = tensor<100x8xf32>, slices = 1 : i64, source = tensor<100x8xf32>}, moe.param = #moe.param<"router">}
-// CHECK-SAME: %[[T:[^ ]*]]: tensor<2x1x8x64xf32> {moe.packing = {function = @moe_pack_2, logical = tensor<2x8x50xf32>, slices = 2 : i64, source = tensor<50x8xf32>}
-// CHECK-SAME: %[[W:[^ ]*]]: tensor<2x2x8x32xf64> {moe.packing = {function = @moe_pack_1,
-// CHECK-SAME: %[[V:[^ ]*]]: tensor<2x1x8x16xf32> {moe.packing = {function = @moe_pack_3,
+// CHECK-SAME: %[[R:[^ ]*]]: tensor<1x2x8x64xf32> {moe.packing = {form = {{[^@]*}}function = @moe_pack_0, logical = tensor<100x8xf32>, slices = 1 : i64, source = tensor<100x8xf32>}, moe.param = #moe.param<"router">}
+// CHECK-SAME: %[[T:[^ ]*]]: tensor<2x1x8x64xf32> {moe.packing = {form = {{[^@]*}}function = @moe_pack_2, logical = tensor<2x8x50xf32>, slices = 2 : i64, source = tensor<50x8xf32>}
+// CHECK-SAME: %[[W:[^ ]*]]: tensor<2x2x8x32xf64> {moe.packing = {form = {{[^@]*}}function = @moe_pack_1,
+// CHECK-SAME: %[[V:[^ ]*]]: tensor<2x1x8x16xf32> {moe.packing = {form = {{[^@]*}}function = @moe_pack_3,
 // CHECK-NOT: tensor.expand_shape
 // CHECK: weights(%[[R]] : tensor<1x2x8x64xf32>) panels
 // CHECK: weights(%[[T]] : tensor<2x1x8x64xf32>) panels
@@ -87,8 +87,8 @@ func.func @dense(%x: tensor<?x8xf32>, %y: tensor<?x8xf64>, %s1: tensor<1xi32>, %
 // two parameters, or as one that is sliced: two packed arguments either way.
 
 // CHECK-LABEL: func @parts(
-// CHECK-SAME: %[[G:[^ ]*]]: tensor<4x1x8x32xbf16> {moe.packing = {function = @moe_pack_0, logical = tensor<4x20x8xbf16>, slices = 4 : i64, source = tensor<8x40xbf16>}
-// CHECK-SAME: %[[U:[^ ]*]]: tensor<4x1x8x32xbf16> {moe.packing = {function = @moe_pack_1,
+// CHECK-SAME: %[[G:[^ ]*]]: tensor<4x1x8x32xbf16> {moe.packing = {form = {{[^@]*}}function = @moe_pack_0, logical = tensor<4x20x8xbf16>, slices = 4 : i64, source = tensor<8x40xbf16>}
+// CHECK-SAME: %[[U:[^ ]*]]: tensor<4x1x8x32xbf16> {moe.packing = {form = {{[^@]*}}function = @moe_pack_1,
 // CHECK: func private @moe_pack_0(%[[S:.*]]: tensor<8x40xbf16>)
 // CHECK: %[[SL:.*]] = tensor.extract_slice %[[S]][0, 0] [8, 20] [1, 2]
 // CHECK: %[[E:.*]] = tensor.expand_shape %[[SL]]
@@ -111,8 +111,8 @@ func.func @parts(%x: tensor<?x8xbf16>, %s: tensor<4xi32>,
 // -----
 
 // CHECK-LABEL: func @sliced(
-// CHECK-SAME: %[[G:[^ ]*]]: tensor<4x1x8x32xbf16> {moe.packing = {function = @moe_pack_0, logical = tensor<4x40x8xbf16>, slices = 4 : i64, source = tensor<80x8xbf16>}
-// CHECK-SAME: %[[U:[^ ]*]]: tensor<4x1x8x32xbf16> {moe.packing = {function = @moe_pack_1,
+// CHECK-SAME: %[[G:[^ ]*]]: tensor<4x1x8x32xbf16> {moe.packing = {form = {{[^@]*}}function = @moe_pack_0, logical = tensor<4x40x8xbf16>, slices = 4 : i64, source = tensor<80x8xbf16>}
+// CHECK-SAME: %[[U:[^ ]*]]: tensor<4x1x8x32xbf16> {moe.packing = {form = {{[^@]*}}function = @moe_pack_1,
 // CHECK-NOT: tensor<4x40x8xbf16> {moe.param
 // CHECK: weights(%[[G]], %[[U]]
 // The second part of two blocks of 40 rows; of it the even and the odd rows.
@@ -143,7 +143,7 @@ func.func @sliced(%x: tensor<?x8xbf16>, %s: tensor<4xi32>,
 // CHECK-SAME: %[[P:[^ ]*]]: tensor<2x1x8x16xf32> {moe.packing = {{.*}}, moe.param = #moe.param<"w">}
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<2x8x16xf32> {moe.param = #moe.param<"w">}
 // CHECK-SAME: %[[B:[^ ]*]]: tensor<16xf32> {moe.param = #moe.param<"b">}
-// CHECK-SAME: %[[T:[^ ]*]]: tensor<3x5xf32> {moe.packing = {function = @moe_pack_1, logical = tensor<3x5xf32>, slices = 1 : i64, source = tensor<5x6xf32>}, moe.param = #moe.param<"t", transpose, part = 1 of 2>}
+// CHECK-SAME: %[[T:[^ ]*]]: tensor<3x5xf32> {moe.packing = {form = {{[^@]*}}function = @moe_pack_1, logical = tensor<3x5xf32>, slices = 1 : i64, source = tensor<5x6xf32>}, moe.param = #moe.param<"t", transpose, part = 1 of 2>}
 // CHECK: return %{{.*}}, %[[W]], %[[B]], %[[T]]
 // CHECK: func private @moe_pack_1(%[[S:.*]]: tensor<5x6xf32>) -> tensor<3x5xf32>
 // CHECK: %[[SL:.*]] = tensor.extract_slice %[[S]][0, 3] [5, 3] [1, 1]
@@ -168,8 +168,8 @@ func.func @both(%x: tensor<?x8xf32>, %s: tensor<2xi32>,
 
 // CHECK-LABEL: func @strided_bias(
 // CHECK-SAME: %[[W:[^ ]*]]: tensor<2x1x8x64xf32>
-// CHECK-SAME: %[[P:[^ ]*]]: tensor<2x40xf32> {moe.packing = {function = @[[F:[^,]*]], logical = tensor<2x80xf32>, slices = 1 : i64, source = tensor<2x80xf32>}, moe.param = #moe.param<"b">}
-// CHECK-SAME: %[[Q:[^ ]*]]: tensor<2x40xf32> {moe.packing = {function = @[[G:[^,]*]], logical = tensor<2x80xf32>, slices = 2 : i64, source = tensor<80xf32>}, moe.param = #moe.param<"b.{}">}
+// CHECK-SAME: %[[P:[^ ]*]]: tensor<2x40xf32> {moe.packing = {form = {{[^@]*}}function = @[[F:[^,]*]], logical = tensor<2x80xf32>, slices = 1 : i64, source = tensor<2x80xf32>}, moe.param = #moe.param<"b">}
+// CHECK-SAME: %[[Q:[^ ]*]]: tensor<2x40xf32> {moe.packing = {form = {{[^@]*}}function = @[[G:[^,]*]], logical = tensor<2x80xf32>, slices = 2 : i64, source = tensor<80xf32>}, moe.param = #moe.param<"b.{}">}
 // CHECK-SAME: %[[I:[^ ]*]]: tensor<2x80xf32>)
 // CHECK: %[[S:.*]] = tensor.extract_slice %[[I]][0, 0] [2, 40] [1, 2]
 // CHECK: %[[C:.*]] = bufferization.alloc_tensor() copy(%[[S]]) : tensor<2x40xf32>
@@ -202,12 +202,12 @@ func.func @strided_bias(%x: tensor<?x8xf32>, %s: tensor<2xi32>,
 // target with a dot product has pairs of steps, in rows of an odd K too.
 
 // CHECK-LABEL: func @gradient(
-// CHECK-SAME: tensor<4x2x9x64xbf16> {moe.packing = {function = @moe_pack_0,
+// CHECK-SAME: tensor<4x2x9x64xbf16> {moe.packing = {form = {{[^@]*}}function = @moe_pack_0,
 // CHECK-NOT: moe.packing
 // CHECK: weights(%{{.*}} : tensor<4x2x9x64xbf16>) transposed_panels -> tensor<?x9xbf16>
 // CHECK: weights(%{{.*}} : tensor<4x2x9x64xbf16>) panels -> tensor<?x100xbf16>
 // PAIRS-LABEL: func @gradient(
-// PAIRS-SAME: tensor<4x2x5x64x2xbf16> {moe.packing = {function = @moe_pack_0,
+// PAIRS-SAME: tensor<4x2x5x64x2xbf16> {moe.packing = {form = {{[^@]*}}function = @moe_pack_0,
 // PAIRS: weights(%{{.*}} : tensor<4x2x5x64x2xbf16>) transposed_panels -> tensor<?x9xbf16>
 // PAIRS: weights(%{{.*}} : tensor<4x2x5x64x2xbf16>) panels -> tensor<?x100xbf16>
 // PAIRS: func private @moe_pack_0(%{{.*}}: tensor<100x9xbf16>) -> tensor<2x5x64x2xbf16>

@@ -1,4 +1,5 @@
 // RUN: moira-opt %s --moe-expand-math | FileCheck %s
+// RUN: moira-opt %s --moe-expand-math=expand-f16 | FileCheck %s --check-prefix=F16
 
 // CHECK-LABEL: @to_bf16
 // CHECK-NOT: arith.truncf
@@ -34,4 +35,21 @@ func.func @no_shortcut(%x: f32) -> f32 {
   %0 = arith.truncf %x fastmath<contract> : f32 to f16
   %1 = arith.extf %0 fastmath<contract> : f16 to f32
   return %1 : f32
+}
+
+// With expand-f16 no conversion of f16 is left.
+// F16-LABEL: @halves
+// F16-NOT: f16{{.*}} to f32
+// F16: arith.extui {{.*}} : vector<8xi16> to vector<8xi32>
+// F16: arith.mulf {{.*}} : vector<8xf32>
+// F16: arith.trunci {{.*}} : vector<8xi32> to vector<8xi16>
+// F16-NOT: arith.truncf
+// CHECK-LABEL: @halves
+// CHECK: arith.extf {{.*}} : vector<8xf16> to vector<8xf32>
+func.func @halves(%x: vector<8xf16>, %y: f16) -> (vector<8xf16>, f64) {
+  %0 = arith.extf %x : vector<8xf16> to vector<8xf32>
+  %1 = arith.addf %0, %0 : vector<8xf32>
+  %2 = arith.truncf %1 : vector<8xf32> to vector<8xf16>
+  %3 = arith.extf %y : f16 to f64
+  return %2, %3 : vector<8xf16>, f64
 }

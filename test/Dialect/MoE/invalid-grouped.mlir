@@ -710,3 +710,67 @@ func.func @grouped_c8_contraction(%x: tensor<?x8xf32>, %n: tensor<4xi32>) {
   }
   return
 }
+
+// -----
+
+func.func @grouped_c1_chained_rows(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected as many row operands, of one type, as weights, at least two, and no gather with chained, got 1 and 2}}
+  %0 = moe.grouped_matmul rows(%x : tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w, %w : tensor<4x16x8xf32>, tensor<4x16x8xf32>) nk chained -> tensor<?x16xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c1_chained_types(%x: tensor<?x8xf32>, %y: tensor<?x8xbf16>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected as many row operands, of one type, as weights, at least two, and no gather with chained, got 2 and 2}}
+  %0 = moe.grouped_matmul rows(%x, %y : tensor<?x8xf32>, tensor<?x8xbf16>) groups(%n : tensor<4xi32>) weights(%w, %w : tensor<4x16x8xf32>, tensor<4x16x8xf32>) nk chained -> tensor<?x16xf32> {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c4_chained(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected epilogue arguments ('f32'), got ('f32', 'f32')}}
+  %0 = moe.grouped_matmul rows(%x, %x : tensor<?x8xf32>, tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w, %w : tensor<4x16x8xf32>, tensor<4x16x8xf32>) nk chained -> tensor<?x16xf32> {
+  ^bb0(%a: f32, %b: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c7_chained(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected no hidden blocks of k with chained, got #moe.hidden<2 of k>}}
+  %0 = moe.grouped_matmul rows(%x, %x : tensor<?x8xf32>, tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w, %w : tensor<4x16x8xf32>, tensor<4x16x8xf32>) nk chained -> tensor<?x16xf32> attributes {hidden = #moe.hidden<2 of k>} {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c8_layout(%x: tensor<?x8xf32>, %n: tensor<4xi32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected the layout nk, or panels and a result of static [E, ceil(N/w), K, w] in mode contraction, got kn and 'tensor<4x8x8xf32>'}}
+  %0 = moe.grouped_matmul rows(%x, %x : tensor<?x8xf32>, tensor<?x8xf32>) groups(%n : tensor<4xi32>) kn contraction -> tensor<4x8x8xf32> {
+    moe.yield
+  }
+  return
+}
+
+// -----
+
+func.func @grouped_c8_panels(%x: tensor<?x8xf32>, %n: tensor<4xi32>) {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected panels of size 1 in dim 1, got 'tensor<4x2x8x16xf32>'}}
+  %0 = moe.grouped_matmul rows(%x, %x : tensor<?x8xf32>, tensor<?x8xf32>) groups(%n : tensor<4xi32>) panels contraction -> tensor<4x2x8x16xf32> {
+    moe.yield
+  }
+  return
+}

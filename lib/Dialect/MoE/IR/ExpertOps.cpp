@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -216,7 +217,7 @@ int64_t GroupedMatmulOp::getNumExperts() {
 
 int64_t GroupedMatmulOp::getN() {
   if (getContraction())
-    return getResultType().getDimSize(1);
+    return shapedType(getRows().front()).getShape().back();
   if (hasPanels())
     return getResultType().getShape().back();
   return shapedType(getWeights().front())
@@ -232,7 +233,8 @@ int64_t GroupedMatmulOp::getK() {
 }
 
 PanelForm GroupedMatmulOp::getForm() {
-  ShapedType weight = shapedType(getWeights().front());
+  ShapedType weight =
+      getContraction() ? getResultType() : shapedType(getWeights().front());
   PanelForm form{weight.getDimSize(3), weight.getRank() == 5,
                  getBlocks(HiddenDim::N), getBlocks(HiddenDim::K)};
   if (getLayout() == WeightLayout::TransposedPanels)
@@ -328,9 +330,19 @@ static LogicalResult verifyContractionMode(GroupedMatmulOp op) {
   if (a.getRank() != b.getRank())
     return op.emitOpError("expected row operands of one rank, got ")
            << a << " and " << b;
-  return verifyShape(
-      op, "result", op.getResultType(),
-      {op.getNumExperts(), a.getShape().back(), b.getShape().back()});
+  int64_t experts = op.getNumExperts(), n = op.getN(), k = op.getK();
+  ShapedType result = op.getResultType();
+  // grouped_c8
+  if (op.getLayout() == WeightLayout::NK)
+    return verifyShape(op, "result", result, {experts, n, k});
+  if (op.getLayout() != WeightLayout::Panels || result.getRank() < 4 ||
+      !result.hasStaticShape() || result.getDimSize(3) < 1 ||
+      ShapedType::isDynamic(n) || ShapedType::isDynamic(k))
+    return op.emitOpError("expected the layout nk, or panels and a result of "
+                          "static [E, ceil(N/w), K, w] in mode contraction, "
+                          "got ")
+           << stringifyWeightLayout(op.getLayout()) << " and " << result;
+  return verifyShape(op, "panels", result, op.getForm().shape(experts, n, k));
 }
 
 LogicalResult GroupedMatmulOp::verify() {
@@ -465,6 +477,11 @@ GroupedMatmulOp::reifyResultShapes(OpBuilder &builder,
   SmallVector<OpFoldResult> dims;
   Value rows = getRows().front();
   int64_t rank = shapedType(rows).getRank();
+  if (getContraction() && hasPanels()) {
+    reified.push_back(
+        getAsIndexOpFoldResult(getContext(), getResultType().getShape()));
+    return success();
+  }
   if (getContraction()) {
     reified.push_back({builder.getIndexAttr(getNumExperts()),
                        getDim(builder, loc, rows, rank - 1),

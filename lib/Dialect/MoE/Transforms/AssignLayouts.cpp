@@ -1,6 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "AssignLayoutsGradients.h"
 #include "AssignLayoutsPack.h"
 #include "AssignLayoutsTrace.h"
 
@@ -34,6 +35,12 @@ struct PackedArgument {
   SmallVector<OpOperand *> uses;
 };
 
+/// How a parameter is packed in the function that the one at hand is the way
+/// back of.
+struct KnownPacking : PackedParameter {
+  bool isGathered = false;
+};
+
 void addUse(SmallVectorImpl<PackedArgument> &arguments, const ParameterUse &use,
             OpOperand &operand) {
   for (PackedArgument &known : arguments)
@@ -63,13 +70,40 @@ struct AssignLayouts : public moe::impl::AssignLayoutsPassBase<AssignLayouts> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     PackFunctions functions(module);
-    for (func::FuncOp function : llvm::to_vector(module.getOps<func::FuncOp>()))
-      if (!function.isExternal())
-        assign(function, functions);
+    SymbolTable symbols(module);
+    // A function goes before its way back, which reads the same memory.
+    SmallVector<func::FuncOp> all(module.getOps<func::FuncOp>());
+    llvm::DenseMap<Operation *, func::FuncOp> forwardOf;
+    for (func::FuncOp function : all)
+      if (auto name =
+              function->getAttrOfType<FlatSymbolRefAttr>(kBackwardAttrName))
+        if (Operation *back = symbols.lookup(name.getAttr()))
+          forwardOf[back] = function;
+    std::partition(all.begin(), all.end(), [&](func::FuncOp function) {
+      return !forwardOf.contains(function);
+    });
+    llvm::DenseMap<Operation *, SmallVector<KnownPacking>> packings;
+    for (func::FuncOp function : all) {
+      if (function.isExternal())
+        continue;
+      known.clear();
+      if (func::FuncOp forward = forwardOf.lookup(function))
+        known = packings.lookup(forward);
+      packings[function] = assign(function, functions);
+    }
   }
 
 private:
-  void assign(func::FuncOp function, PackFunctions &functions);
+  /// Returns how parameters of the function are packed.
+  SmallVector<KnownPacking> assign(func::FuncOp function,
+                                   PackFunctions &functions);
+  /// The packing that the forward function has of what `use` is, read as `nk`;
+  /// null where there is none.
+  const Packing *findKnown(func::FuncOp function, const ParameterUse &use,
+                           bool pairs);
+  /// The form of panels that the forward function has of all weights of `op`.
+  std::optional<PanelForm> findKnownForm(func::FuncOp function,
+                                         GroupedMatmulOp op);
   /// The form of the op's weights as forward panels.
   PanelForm getForm(GroupedMatmulOp op);
   /// Whether the target has a dot product for the op's rows and weights.
@@ -82,7 +116,7 @@ private:
   }
   void packInStep(GroupedMatmulOp op, OpOperand &weight, const PanelForm &form);
   bool shareTransposed(func::FuncOp function, GroupedMatmulOp op,
-                       MutableArrayRef<PackedArgument> arguments);
+                       SmallVectorImpl<PackedArgument> &arguments);
   /// Makes a bias or vector consecutive, at loading where it is a parameter.
   void assignVector(func::FuncOp function, OpOperand &vector, bool fixed,
                     SmallVectorImpl<PackedArgument> &arguments);
@@ -97,15 +131,30 @@ private:
         << remark::add("'{0}': {1}", op->getName().getStringRef().str(),
                        reason.str());
   }
+
+  /// Of the function whose way back is at hand.
+  SmallVector<KnownPacking> known;
 };
 
 /// Whether something in the module names `function` by its symbol, so that its
-/// type cannot change.
+/// type cannot change. That it is a way back says nothing of its type.
 bool isNamed(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   std::optional<SymbolTable::UseRange> uses =
       SymbolTable::getSymbolUses(function, module);
-  return !uses || !uses->empty();
+  return !uses || llvm::any_of(*uses, [&](SymbolTable::SymbolUse use) {
+    return !isa<func::FuncOp>(use.getUser()) ||
+           use.getUser()->getAttr(kBackwardAttrName) != use.getSymbolRef();
+  });
+}
+
+/// Whether `packing` is one in panels of what `use`, read as `nk`, is.
+bool isSharedBy(const Packing &packing, const ParameterUse &use, bool pairs) {
+  return packing.form.width != 0 && packing.layout == WeightLayout::NK &&
+         packing.first == use.packing.first &&
+         packing.second == use.packing.second && packing.form.pairs == pairs &&
+         packing.form.blocksOfN == use.packing.form.blocksOfN &&
+         packing.form.blocksOfK == use.packing.form.blocksOfK;
 }
 
 PanelForm AssignLayouts::getForm(GroupedMatmulOp op) {
@@ -123,7 +172,8 @@ PanelForm AssignLayouts::getForm(GroupedMatmulOp op) {
   return form;
 }
 
-void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
+SmallVector<KnownPacking> AssignLayouts::assign(func::FuncOp function,
+                                                PackFunctions &functions) {
   bool fixed = isNamed(function);
   SmallVector<PackedArgument> arguments;
   // Gradients read the panels of the forward products, which come first.
@@ -148,6 +198,9 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
     if (!fixed && shareTransposed(function, op, arguments))
       continue;
     PanelForm form = getForm(op);
+    if (!fixed)
+      if (std::optional<PanelForm> shared = findKnownForm(function, op))
+        form = *shared;
     bool allParameters = true;
     for (OpOperand &weight : op.getWeightsMutable()) {
       std::optional<ParameterUse> use;
@@ -164,41 +217,101 @@ void AssignLayouts::assign(func::FuncOp function, PackFunctions &functions) {
       report(op, "weights that are no parameters are packed in every step");
     op.setLayout(WeightLayout::Panels);
   }
+  SmallVector<KnownPacking> packings;
+  for (const PackedArgument &packed : arguments) {
+    unsigned i = packed.original.getArgNumber();
+    KnownPacking packing;
+    packing.param = function.getArgAttrOfType<ParamAttr>(i, kParamAttrName);
+    packing.shard = function.getArgAttr(i, kShardAttrName);
+    packing.logical = cast<RankedTensorType>(packed.original.getType());
+    packing.packing = packed.packing;
+    packing.isGathered = packed.gather != nullptr;
+    packings.push_back(packing);
+  }
   packParameters(function, functions, arguments);
   packPlain(function, functions);
+  if (packGradients && !fixed)
+    numGradients += moe::detail::packGradients(
+        function,
+        SmallVector<PackedParameter>(packings.begin(), packings.end()));
+  // Of packed gradients only the panels are read.
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
   orderGathers(function);
+  return packings;
 }
 
-/// A weight `kn` of which a forward product has the panels of `nk` reads those.
-bool AssignLayouts::shareTransposed(func::FuncOp function, GroupedMatmulOp op,
-                                    MutableArrayRef<PackedArgument> arguments) {
-  if (op.getLayout() != WeightLayout::KN || op.getWeights().size() != 1 ||
+const Packing *AssignLayouts::findKnown(func::FuncOp function,
+                                        const ParameterUse &use, bool pairs) {
+  unsigned i = use.argument.getArgNumber();
+  auto param = function.getArgAttrOfType<ParamAttr>(i, kParamAttrName);
+  Attribute shard = function.getArgAttr(i, kShardAttrName);
+  for (const KnownPacking &other : known)
+    if (other.param == param && other.shard == shard &&
+        other.logical == use.argument.getType() &&
+        other.isGathered == (use.gather != nullptr) &&
+        isSharedBy(other.packing, use, pairs))
+      return &other.packing;
+  return nullptr;
+}
+
+std::optional<PanelForm> AssignLayouts::findKnownForm(func::FuncOp function,
+                                                      GroupedMatmulOp op) {
+  if (op.getLayout() != WeightLayout::NK)
+    return std::nullopt;
+  std::optional<PanelForm> found;
+  for (Value weight : op.getWeights()) {
+    std::optional<ParameterUse> use = traceParameter(function, weight);
+    PanelForm form;
+    form.blocksOfN = op.getBlocks(HiddenDim::N);
+    form.blocksOfK = op.getBlocks(HiddenDim::K);
+    if (!use || !use->setForm(WeightLayout::NK, form))
+      return std::nullopt;
+    const Packing *packing = findKnown(function, *use, hasPairs(op));
+    if (!packing || (found && found->width != packing->form.width))
+      return std::nullopt;
+    form.width = packing->form.width;
+    form.pairs = packing->form.pairs;
+    found = form;
+  }
+  return found;
+}
+
+/// Weights `kn` of which forward products have the panels of `nk` read those.
+bool AssignLayouts::shareTransposed(
+    func::FuncOp function, GroupedMatmulOp op,
+    SmallVectorImpl<PackedArgument> &arguments) {
+  if (op.getLayout() != WeightLayout::KN || op.getNumAccumulators() != 1 ||
       ShapedType::isDynamic(op.getN()))
     return false;
-  OpOperand &weight = op.getWeightsMutable()[0];
-  std::optional<ParameterUse> use = traceParameter(function, weight.get());
-  if (!use)
-    return false;
-  PanelForm form;
-  form.blocksOfN = op.getBlocks(HiddenDim::K);
-  form.blocksOfK = op.getBlocks(HiddenDim::N);
-  if (!use->setForm(WeightLayout::NK, form))
-    return false;
-  for (PackedArgument &packed : arguments) {
-    const Packing &packing = packed.packing;
-    if (packed.original != use->argument || packing.form.width == 0 ||
-        packed.gather != use->gather || packing.layout != WeightLayout::NK ||
-        !(packing.first == use->packing.first) ||
-        !(packing.second == use->packing.second) ||
-        packing.form.pairs != hasPairs(op) ||
-        packing.form.blocksOfN != use->packing.form.blocksOfN ||
-        packing.form.blocksOfK != use->packing.form.blocksOfK)
-      continue;
-    packed.uses.push_back(&weight);
-    op.setLayout(WeightLayout::TransposedPanels);
-    return true;
+  SmallVector<ParameterUse> shared;
+  for (Value weight : op.getWeights()) {
+    std::optional<ParameterUse> use = traceParameter(function, weight);
+    PanelForm form;
+    form.blocksOfN = op.getBlocks(HiddenDim::K);
+    form.blocksOfK = op.getBlocks(HiddenDim::N);
+    if (!use || !use->setForm(WeightLayout::NK, form))
+      return false;
+    const Packing *found = nullptr;
+    for (PackedArgument &packed : arguments)
+      if (packed.original == use->argument && packed.gather == use->gather &&
+          isSharedBy(packed.packing, *use, hasPairs(op)))
+        found = &packed.packing;
+    if (!found)
+      found = findKnown(function, *use, hasPairs(op));
+    // All are of one type.
+    if (!found ||
+        (!shared.empty() && !(found->form == shared.front().packing.form)))
+      return false;
+    use->packing = *found;
+    shared.push_back(*use);
   }
-  return false;
+  for (auto [use, weight] : llvm::zip(shared, op.getWeightsMutable()))
+    addUse(arguments, use, weight);
+  op.setLayout(WeightLayout::TransposedPanels);
+  return true;
 }
 
 void AssignLayouts::assignVector(func::FuncOp function, OpOperand &vector,

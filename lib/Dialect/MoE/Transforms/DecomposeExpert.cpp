@@ -361,6 +361,22 @@ void mlir::moe::detail::decompose(RewriterBase &rewriter, GroupedMatmulOp op) {
   Values outs;
   for (auto [type, shape] : llvm::zip(op.getResultTypes(), shapes))
     outs.push_back(b.castTo(b.empty(shape, getElementTypeOrSelf(type)), type));
+  if (op.getContraction() && op.hasPanels()) {
+    // As a plain contraction, packed.
+    auto plain =
+        RankedTensorType::get({op.getNumExperts(), op.getN(), op.getK()},
+                              op.getResultType().getElementType());
+    Value sums = contractRows(
+        b, op,
+        b.empty(getAsIndexOpFoldResult(b.getContext(), plain.getShape()),
+                plain.getElementType()))[0];
+    auto pack = PackOp::create(b, op.getResultTypes(), sums, ValueRange(),
+                               WeightLayout::NK, HiddenAttr());
+    rewriter.replaceOp(op, pack->getResults());
+    rewriter.setInsertionPoint(pack);
+    decompose(rewriter, pack);
+    return;
+  }
   if (op.getContraction()) {
     rewriter.replaceOp(op, contractRows(b, op, outs));
     return;

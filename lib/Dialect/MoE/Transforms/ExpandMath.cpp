@@ -19,6 +19,8 @@ using namespace mlir::moe;
 
 namespace {
 struct ExpandMathPass : public moe::impl::ExpandMathPassBase<ExpandMathPass> {
+  using ExpandMathPassBase::ExpandMathPassBase;
+
   void runOnOperation() override {
     // What emulates 16-bit arithmetic lets rounding and widening cancel out,
     // which would skip a rounding that the program asks for.
@@ -29,6 +31,8 @@ struct ExpandMathPass : public moe::impl::ExpandMathPassBase<ExpandMathPass> {
     RewritePatternSet patterns(&getContext());
     populateMathExpansionPatterns(patterns);
     populateRoundingPatterns(patterns);
+    if (expandF16)
+      populateHalfPatterns(patterns);
     // Folding would evaluate constants by the host's library instead.
     GreedyRewriteConfig config;
     config.enableFolding(false);

@@ -50,7 +50,6 @@ private:
   Value createRows(OpBuilder &builder, Value inner);
   Value createRemainder(OpBuilder &builder, const Remainder &remainder);
   Value createSum(OpBuilder &builder, Value inner, RowSum sum);
-  Value createOnes(OpBuilder &builder, Location loc, Value rows);
   ExpertOp expert;
   ExpertPlan &plan;
   llvm::DenseMap<Value, Value> outer;
@@ -82,48 +81,12 @@ Value ExpertContext::createRows(OpBuilder &builder, Value inner) {
   return outer.lookup(inner);
 }
 
-/// A contraction over rows; sums of rows alone are one with rows of ones, since
-/// `1 * x + acc` is `x + acc`.
 Value ExpertContext::createSum(OpBuilder &builder, Value inner, RowSum sum) {
-  Location loc = inner.getLoc();
-  RankedTensorType result = getResultType(inner);
-  Value rhs = createRows(builder, sum.rhs), lhs;
-  RankedTensorType type = result;
-  if (sum.lhs) {
-    lhs = createRows(builder, sum.lhs);
-  } else {
-    lhs = createOnes(builder, loc, rhs);
-    type =
-        RankedTensorType::get({result.getDimSize(0), 1, result.getDimSize(1)},
-                              result.getElementType());
-  }
-  auto op = GroupedMatmulOp::create(
-      builder, loc, TypeRange(type), ValueRange{lhs, rhs}, expert.getSizes(),
-      ValueRange(), ValueRange(), /*gather=*/Value(), ValueRange(),
-      ValueRange(), ValueRange(), ValueRange(), WeightLayout::NK,
-      /*contraction=*/true, /*chained=*/false, HiddenAttr(),
-      expert.getLayerAttr());
-  OpBuilder::InsertionGuard guard(builder);
-  builder.createBlock(&op.getEpilogue());
-  YieldOp::create(builder, loc);
-  if (sum.lhs)
-    return op.getResult(0);
-  builder.setInsertionPointAfter(op);
-  return tensor::CollapseShapeOp::create(
-      builder, loc, result, op.getResult(0),
-      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
-}
-
-/// As many ones as `rows` has rows, `[R, 1]` or `[E, P, 1]`.
-Value ExpertContext::createOnes(OpBuilder &builder, Location loc, Value rows) {
-  auto type = cast<RankedTensorType>(rows.getType());
-  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, rows);
-  sizes.back() = builder.getIndexAttr(1);
-  Value empty =
-      tensor::EmptyOp::create(builder, loc, sizes, type.getElementType());
-  Value one = arith::ConstantOp::create(
-      builder, loc, builder.getFloatAttr(type.getElementType(), 1));
-  return linalg::FillOp::create(builder, loc, one, empty).getResult(0);
+  for (Value *rows : {&sum.lhs, &sum.rhs})
+    if (*rows)
+      *rows = createRows(builder, *rows);
+  return createRowSum(builder, inner.getLoc(), sum, expert.getSizes(),
+                      getResultType(inner), expert.getLayerAttr());
 }
 
 Value ExpertContext::createRemainder(OpBuilder &builder,

@@ -191,13 +191,62 @@ private:
 
 } // namespace
 
+/// What rounds `sum`, when nothing else reads it; else `sum` itself.
+static Value getRounded(Value sum) {
+  if (!sum.hasOneUse() || sum.getUsers().begin()->getNumResults() != 1)
+    return sum;
+  Value result = sum.getUsers().begin()->getResult(0);
+  return matchRowSum(result) ? result : sum;
+}
+
+/// Forms kernels of the sums over rows of `block`, which gradients of weights
+/// are. Returns how many.
+static unsigned formSums(RewriterBase &rewriter, Block &block) {
+  unsigned formed = 0;
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+    if (!linalgOp || linalgOp.isAllParallelLoops() || op.getNumResults() != 1 ||
+        op.use_empty() || !isa<RankedTensorType>(op.getResult(0).getType()))
+      continue;
+    Value value = getRounded(op.getResult(0));
+    std::optional<RowSum> sum = matchRowSum(value);
+    if (!sum)
+      continue;
+    auto type = cast<RankedTensorType>(value.getType());
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPointAfterValue(value);
+    Location loc = value.getLoc();
+    SmallVector<int64_t> shape(type.getShape());
+    shape.insert(shape.begin(), 1);
+    Value sizes = DenseContext(sum->rhs).getSizes(rewriter, loc);
+    Value result = createRowSum(rewriter, loc, *sum, sizes, type.clone(shape),
+                                IntegerAttr());
+    SmallVector<ReassociationIndices> groups{{0, 1}};
+    for (int64_t d = 1; d < type.getRank(); ++d)
+      groups.push_back({d + 1});
+    result =
+        tensor::CollapseShapeOp::create(rewriter, loc, type, result, groups);
+    rewriter.replaceAllUsesWith(value, result);
+    ++formed;
+  }
+  return formed;
+}
+
+/// Whether `op` is a contraction over rows.
+static bool isRowSum(Operation &op) {
+  return op.getNumResults() == 1 &&
+         isa<RankedTensorType>(op.getResult(0).getType()) &&
+         matchRowSum(op.getResult(0));
+}
+
 /// Products of `block` by an argument of the function.
 static SmallVector<Product> collectProducts(Block &block, Fusions disabled,
                                             MissFn onMiss) {
   SmallVector<Product> products;
   for (Operation &op : block) {
     auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-    if (!linalgOp || !linalg::isaContractionOpInterface(linalgOp))
+    if (!linalgOp || !linalg::isaContractionOpInterface(linalgOp) ||
+        isRowSum(op))
       continue;
     Mismatch mismatch;
     FailureOr<Product> product = matchProduct(linalgOp, mismatch);
@@ -250,7 +299,10 @@ static bool formKernelOf(RewriterBase &rewriter, ArrayRef<Product> products,
 unsigned mlir::moe::detail::formDenseKernels(RewriterBase &rewriter,
                                              Block &block, Fusions disabled,
                                              MissFn onMiss) {
-  unsigned formed = 0;
+  unsigned formed = formSums(rewriter, block);
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      rewriter.eraseOp(&op);
   SmallVector<Product> products = collectProducts(block, disabled, onMiss);
   size_t next = 0;
   while (next < products.size()) {

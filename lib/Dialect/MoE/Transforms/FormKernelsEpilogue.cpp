@@ -314,3 +314,46 @@ ValueRange mlir::moe::detail::createKernel(OpBuilder &builder, Kernel &kernel,
   op.getEpilogue().takeBody(*kernel.epilogue);
   return op.getResults();
 }
+
+/// As many ones as `rows` has rows, `[R, 1]` or `[E, P, 1]`.
+static Value createOnes(OpBuilder &builder, Location loc, Value rows) {
+  auto type = cast<RankedTensorType>(rows.getType());
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(builder, loc, rows);
+  sizes.back() = builder.getIndexAttr(1);
+  Value empty =
+      tensor::EmptyOp::create(builder, loc, sizes, type.getElementType());
+  Value one = arith::ConstantOp::create(
+      builder, loc, builder.getFloatAttr(type.getElementType(), 1));
+  return linalg::FillOp::create(builder, loc, one, empty).getResult(0);
+}
+
+/// A contraction over rows; sums of rows alone are one with rows of ones, since
+/// `1 * x + acc` is `x + acc`.
+Value mlir::moe::detail::createRowSum(OpBuilder &builder, Location loc,
+                                      RowSum sum, Value sizes,
+                                      RankedTensorType result,
+                                      IntegerAttr layer) {
+  Value lhs = sum.lhs;
+  RankedTensorType type = result;
+  if (!lhs) {
+    lhs = createOnes(builder, loc, sum.rhs);
+    type =
+        RankedTensorType::get({result.getDimSize(0), 1, result.getDimSize(1)},
+                              result.getElementType());
+  }
+  auto op = GroupedMatmulOp::create(
+      builder, loc, TypeRange(type), ValueRange{lhs, sum.rhs}, sizes,
+      ValueRange(), ValueRange(), /*gather=*/Value(), ValueRange(),
+      ValueRange(), ValueRange(), ValueRange(), WeightLayout::NK,
+      /*contraction=*/true, /*chained=*/false, HiddenAttr(), layer);
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.createBlock(&op.getEpilogue());
+    YieldOp::create(builder, loc);
+  }
+  if (sum.lhs)
+    return op.getResult(0);
+  return tensor::CollapseShapeOp::create(
+      builder, loc, result, op.getResult(0),
+      ArrayRef<ReassociationIndices>{{0, 1}, {2}});
+}

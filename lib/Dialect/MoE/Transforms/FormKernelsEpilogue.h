@@ -112,6 +112,11 @@ public:
 ValueRange createKernel(OpBuilder &builder, Kernel &kernel,
                         KernelContext &context);
 
+/// Creates sums over the rows of each group, `result` of `[G, N, K]` or `[G,
+/// K]`.
+Value createRowSum(OpBuilder &builder, Location loc, RowSum sum, Value sizes,
+                   RankedTensorType result, IntegerAttr layer);
+
 } // namespace mlir::moe::detail
 
 #endif // MOIRA_LIB_DIALECT_MOE_TRANSFORMS_FORMKERNELSEPILOGUE_H

@@ -672,6 +672,8 @@ FailureOr<unsigned> mlir::moe::detail::formExpertKernels(
     RewriterBase &rewriter, ExpertOp expert, Fusions disabled,
     const Separability *separability, int64_t hiddenBlocks, Mismatch &mismatch,
     MissFn onMiss) {
+  // Says nothing about what is computed.
+  exposeNarrow(rewriter, expert.getBody().front());
   ExpertMatcher matcher(expert, disabled, mismatch);
   if (failed(matcher.match()))
     return failure();

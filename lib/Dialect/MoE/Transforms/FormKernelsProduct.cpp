@@ -251,8 +251,8 @@ std::optional<RowSum> mlir::moe::detail::matchRowSum(Value value) {
     OpOperand *operand = op.getDpsInputOperand(i);
     auto type = dyn_cast<RankedTensorType>(operand->get().getType());
     AffineMap map = op.getMatchingIndexingMap(operand);
-    if (!type || type.getRank() != 2 || !type.isDynamicDim(0) ||
-        type.isDynamicDim(1) || !map.isProjectedPermutation() ||
+    if (!type || type.getRank() != 2 || type.isDynamicDim(1) ||
+        !map.isProjectedPermutation() ||
         kinds[map.getDimPosition(0)] != utils::IteratorType::reduction)
       return std::nullopt;
     return std::pair{lookThroughWidening(operand->get()),

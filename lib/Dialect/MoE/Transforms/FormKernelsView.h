@@ -50,6 +50,10 @@ Access lookThroughOnce(Access access);
 /// widening to f32; `value` itself when there is none.
 Value lookThroughWidening(Value value);
 
+/// Takes widenings to f32 at the end of elementwise ops of `block` apart from
+/// them: the narrow tensor is the one to store, and its readers widen it.
+void exposeNarrow(RewriterBase &rewriter, Block &block);
+
 } // namespace mlir::moe::detail
 
 #endif // MOIRA_LIB_DIALECT_MOE_TRANSFORMS_FORMKERNELSVIEW_H

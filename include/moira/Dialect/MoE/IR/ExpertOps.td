@@ -134,7 +134,9 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
 
         result[e, n, k] = sum over rows r of group e of a[r, n] * b[r, k]
 
-    An empty group gives exact zeros. Rows are ragged `[R, ...]` or padded
+    With the layout `panels` the result is packed as `moe.pack nk` would pack it,
+    so that a gradient has the form of its parameter. An empty group gives exact
+    zeros. Rows are ragged `[R, ...]` or padded
     `[E, P, ...]`.
 
     Weights: `nk` `[E, N, K]`, `kn` `[E, K, N]`, or `panels` as `moe.pack` makes
@@ -165,7 +167,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     * grouped_c6: results are of f16, bf16, f32 or f64; rows, weights and bias
       are of f64 all or none.
     * grouped_c8: at least one result; all are of one shape; mode `contraction` has
-      one.
+      one, and the layout `nk` or `panels`.
 
     ```mlir
     %h = moe.grouped_matmul rows(%x : tensor<?x8xf32>)

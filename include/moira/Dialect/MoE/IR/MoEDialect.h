@@ -65,6 +65,10 @@ inline constexpr llvm::StringLiteral kRoutingAttrName = "moe.routing";
 /// gradient it is (StringAttr), or the number of the input (I64).
 inline constexpr llvm::StringLiteral kGradientAttrName = "moe.gradient";
 inline constexpr llvm::StringLiteral kGradientOfAttrName = "moe.gradient_of";
+/// Result attribute (UnitAttr) beside `moe.gradient`: the gradient is packed as
+/// its parameter is.
+inline constexpr llvm::StringLiteral kPackedGradientAttrName =
+    "moe.packed_gradient";
 
 /// Attribute of ops of a schedule: which queue of the rank runs the op,
 /// "compute" or "communication" (StringAttr).

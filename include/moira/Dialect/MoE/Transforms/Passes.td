@@ -97,7 +97,8 @@ def ExpandMathPass : Pass<"moe-expand-math"> {
     bf16 and f16 go through f32 and are rounded once. f64 functions, and others
     such as `sin` and `powf`, stay: they become calls of the C library.
     `arith.truncf` from f32 to bf16, and from f64 to bf16 and f16, becomes integer
-    arithmetic: processors differ in denormals, or need a library for it.
+    arithmetic: processors differ in denormals, or need a library for it. With
+    `expand-f16` so do all conversions of f16, for targets without an instruction.
 
     ```mlir
     %0 = math.exp %x : f32
@@ -111,6 +112,9 @@ def ExpandMathPass : Pass<"moe-expand-math"> {
     %0 = arith.mulf %p, %power : f32
     ```
   }];
+  let options = [
+    Option<"expandF16", "expand-f16", "bool", "false",
+           "convert f16 in integer arithmetic">];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect",
                            "::mlir::vector::VectorDialect"];
@@ -204,6 +208,12 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     weight that some products read as `nk` and another as `kn` (its gradient) is
     packed once; the other reads `transposed_panels`.
 
+    A function and its way back (`moe.backward`) read the same packed parameters:
+    where the first has panels of `nk`, the second reads those, transposed where it
+    must. With `pack-gradients` a result of the way back that is the gradient
+    (`moe.gradient`) of a parameter with one packed form gets that form and the
+    attribute `moe.packed_gradient`.
+
     A weight that is a parameter, or a slice of one, is packed when the parameter
     is loaded: the argument gets the packed type and the attribute `moe.packing`, a
     dictionary of `logical` (its type in the program), `slices` and `source` (how
@@ -242,10 +252,13 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     Option<"lanes", "lanes", "int64_t", "16",
            "columns of a vector of f32">,
     Option<"pairs", "pairs", "bool", "false",
-           "pack bf16 in pairs of steps, for a target with a dot product">];
+           "pack bf16 in pairs of steps, for a target with a dot product">,
+    Option<"packGradients", "pack-gradients", "bool", "false",
+           "give gradients the packed form of their parameters">];
   let statistics = [
     Statistic<"numParameters", "num-parameters", "parameters packed at loading">,
-    Statistic<"numStepPacks", "num-step-packs", "weights packed in every step">];
+    Statistic<"numStepPacks", "num-step-packs", "weights packed in every step">,
+    Statistic<"numGradients", "num-gradients", "gradients that are packed">];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect",
                            "::mlir::func::FuncDialect",
                            "::mlir::linalg::LinalgDialect",

@@ -33,6 +33,9 @@ void populateMathExpansionPatterns(RewritePatternSet &patterns);
 /// arithmetic that gives the same bits on every processor.
 void populateRoundingPatterns(RewritePatternSet &patterns);
 
+/// Adds the patterns that convert between f16 and wider types in integers.
+void populateHalfPatterns(RewritePatternSet &patterns);
+
 } // namespace mlir::moe
 
 #endif // MOIRA_DIALECT_MOE_UTILS_MATHEXPANSION_H
