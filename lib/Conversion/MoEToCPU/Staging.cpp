@@ -192,12 +192,13 @@ void mlir::moe::detail::emitStageColumns(LoopBuilder &b,
                                          const MatrixBlock &block, Value count,
                                          StepRange range, StagePlace place) {
   int64_t lanes = format.lanes;
+  // Rows of the source are read from end to end, a few at a time.
   b.loop(
-      b.index(0), count,
-      [&](Value first) {
+      b.index(0), range.steps,
+      [&](Value step) {
         b.loop(
-            b.index(0), range.steps,
-            [&](Value step) {
+            b.index(0), count,
+            [&](Value first) {
               SmallVector<Value> square;
               for (int64_t i = 0; i < lanes; ++i)
                 square.push_back(
