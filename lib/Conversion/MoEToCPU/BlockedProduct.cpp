@@ -274,19 +274,19 @@ void BlockedProduct::emitCalls(LoopBuilder &b, Operation *op, const Item &item,
                                const TileCall &call, Value panel, Value isEnd) {
   if (!finishStrip)
     return emitTileCall(b, op, format, call);
+  // Every strip fetches its share of what comes next.
+  Value strips = b.make<arith::CeilDivUIOp>(item.rows, b.index(stripRows));
+  Value share = b.make<arith::CeilDivUIOp>(call.aheadChunks, strips);
   loopBy(b, item.rows, b.index(stripRows), [&](Value first) {
     TileCall strip = call;
     strip.rows = b.minimum(b.index(stripRows), b.sub(item.rows, first));
     strip.stageOffset = b.add(call.stageOffset, b.mul(first, stride));
     strip.sumsOffset =
         b.add(call.sumsOffset, b.mul(first, b.index(format.rowSums())));
-    // Every strip fetches its share of what comes next.
-    auto shareOf = [&](Value rows) {
-      return b.div(b.mul(call.aheadChunks, rows), item.rows);
-    };
-    Value from = shareOf(first);
+    Value from = b.minimum(b.mul(b.div(first, b.index(stripRows)), share),
+                           call.aheadChunks);
     strip.aheadOffset = b.add(call.aheadOffset, b.mul(from, call.aheadStride));
-    strip.aheadChunks = b.sub(shareOf(b.add(first, strip.rows)), from);
+    strip.aheadChunks = b.minimum(share, b.sub(call.aheadChunks, from));
     emitTileCall(b, op, format, strip);
     b.when(isEnd, [&] {
       finishStrip(panel, first, strip.rows, sums, strip.sumsOffset);

@@ -23,7 +23,7 @@ static constexpr int64_t kManyItems = 64;
 
 /// Tiles of rows after which sums are written: memory takes them while the next
 /// ones are computed.
-static constexpr int64_t kStripTiles = 2;
+static constexpr int64_t kStripTiles = 1;
 
 namespace {
 struct ContractionToTiles : TilePattern {

@@ -353,7 +353,8 @@ void mlir::moe::detail::emitTileCall(LoopBuilder &b, Operation *op,
   SmallVector<Value> operands = listOperands(call);
   auto type = b.builder.getFunctionType(TypeRange(ValueRange(operands)), {});
   func::FuncOp kernel = getOrAddFunction(
-      b.builder, op, kernelName(format, call), type, [&](func::FuncOp function) {
+      b.builder, op, kernelName(format, call), type,
+      [&](func::FuncOp function) {
         // Its code is the larger part of the module; calls are rare.
         function->setAttr("passthrough",
                           b.builder.getStrArrayAttr({"noinline"}));
