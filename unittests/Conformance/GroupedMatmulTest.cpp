@@ -225,7 +225,8 @@ TEST_P(GroupedMatmul, ChainedProducts) {
           R"(func.func @main(%dg: tensor<?x{0}x{2}>, %du: tensor<?x{0}x{2}>,
     %g: {6}, %u: {6}, %b: tensor<4x{1}x{2}>, %sizes: tensor<4xi32>)
     -> (tensor<?x{1}x{2}>, tensor<?x{1}x{3}>) {{
-{5}  %dx:2 = moe.grouped_matmul rows(%dg, %du : tensor<?x{0}x{2}>, tensor<?x{0}x{2}>)
+{5}  %dx:2 = moe.grouped_matmul
+      rows(%dg, %du : tensor<?x{0}x{2}>, tensor<?x{0}x{2}>)
       groups(%sizes : tensor<4xi32>) {7} chained bias(%b : tensor<4x{1}x{2}>)
       -> tensor<?x{1}x{2}>, tensor<?x{1}x{3}> {{
   ^bb0(%sum: {3}):
