@@ -11,6 +11,7 @@ The losses of the committed run are in curve-pytorch.csv.
 import argparse
 import csv
 import math
+import re
 import time
 
 import numpy
@@ -82,3 +83,94 @@ class CharMoE:
         entropy = F.cross_entropy(logits.flatten(0, 1),
                                   targets.flatten().long())
         return entropy + 0.01 * balances, entropy, balances, loads
+
+
+MASK = (1 << 64) - 1
+
+
+def mix(z):
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def windows(text, seed, step, batch):
+    """The bytes and next bytes of a batch, as moira-train takes them."""
+    rows = []
+    for row in range(batch):
+        counter = (step * batch + row) * 0x9E3779B97F4A7C15
+        begin = mix((mix(seed) + counter) & MASK) % (len(text) - PLACES)
+        rows.append(numpy.frombuffer(text[begin:begin + PLACES + 1],
+                                     dtype=numpy.uint8))
+    rows = torch.from_numpy(numpy.stack(rows).astype(numpy.int64))
+    return rows[:, :-1], rows[:, 1:]
+
+
+def write_fingerprints(model, path):
+    """Of each gradient, experts put together, its norm and its product with a
+    vector of the numbers -5..5: enough to compare by, and small."""
+    stacks = {}
+    for name, parameter in model.p.items():
+        grad = parameter.grad
+        grad = torch.zeros_like(parameter) if grad is None else grad
+        name = re.sub(r"experts\.\d+\.", "experts.{}.", name)
+        stacks.setdefault(name, []).append(grad.flatten().double())
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("parameter", "norm", "product"))
+        for name, parts in stacks.items():
+            grad = torch.cat(parts)
+            numbers = torch.arange(len(grad)) * 7 % 11 - 5
+            writer.writerow((name, f"{grad.norm().item():.9g}",
+                             f"{(grad @ numbers.double()).item():.9g}"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("text", nargs="+", help="text files, put together")
+    parser.add_argument("--weights", required=True, help="what init.py wrote")
+    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--clip", type=float, default=1.0)
+    parser.add_argument("--weight-decay", type=float, default=0.01)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--curve", help="write step and loss here, as CSV")
+    parser.add_argument("--gradients", help="write those of step 0 here")
+    parser.add_argument("--fingerprints",
+                        help="write numbers to know those of step 0 by, as CSV")
+    options = parser.parse_args()
+
+    text = b"".join(open(path, "rb").read() for path in options.text)
+    model = CharMoE(options.weights)
+    parameters = list(model.p.values())
+    optimizer = torch.optim.AdamW(parameters, lr=options.lr,
+                                  weight_decay=options.weight_decay)
+    rows, begin = [], time.time()
+    for step in range(options.steps):
+        tokens, targets = windows(text, options.seed, step, options.batch)
+        loss, entropy, balance, _ = model.loss(tokens, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 0 and options.gradients:
+            save_file({name: torch.zeros_like(p) if p.grad is None else p.grad
+                       for name, p in model.p.items()}, options.gradients)
+        if step == 0 and options.fingerprints:
+            write_fingerprints(model, options.fingerprints)
+        norm = torch.nn.utils.clip_grad_norm_(parameters, options.clip)
+        optimizer.step()
+        rows.append((step, loss.item(), entropy.item(), balance.item(),
+                     norm.item()))
+        if step % 20 == 0:
+            print(f"step {step}: loss {loss.item():.6f}, "
+                  f"{time.time() - begin:.1f} s", flush=True)
+    if options.curve:
+        with open(options.curve, "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(("step", "loss", "entropy", "balance", "norm"))
+            writer.writerows((step, *(f"{value:.7g}" for value in values))
+                             for step, *values in rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,20 @@
 using namespace mlir;
 using namespace mlir::moe;
 
+/// Whether copies of rows that came back from experts are added here: the sum
+/// is kept, not the copies.
+static bool isSumOfCopies(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  return linalgOp && linalgOp.getNumDpsInputs() > 1 &&
+         llvm::all_of(linalgOp.getDpsInputs(), [](Value input) {
+           auto slice = input.getDefiningOp<tensor::ExtractSliceOp>();
+           return slice && slice.getSource().getDefiningOp<ExchangeOp>();
+         });
+}
+
 bool mlir::moe::detail::isDecision(Operation *op) {
+  if (isSumOfCopies(op))
+    return true;
   if (isa<GateOp, CountOp, AssignOp, CapacityOp, NoiseOp, AllGatherOp,
           GatherCountsOp, ReceiveSizesOp, SlotShardsOp, ExchangeOp, AllReduceOp,
           RankOp, ChunksOp>(op))

@@ -65,7 +65,9 @@ void Recipe::permuteLoops(AffineMap map) {
   MLIRContext *context = loc.getContext();
   SmallVector<unsigned> order;
   for (AffineExpr expr : map.getResults())
-    order.push_back(cast<AffineDimExpr>(expr).getPosition());
+    if (auto dim = dyn_cast<AffineDimExpr>(expr))
+      order.push_back(dim.getPosition());
+  numSums = numLoops - order.size();
   for (unsigned loop = 0; loop < numLoops; ++loop)
     if (!llvm::is_contained(order, loop))
       order.push_back(loop);
@@ -80,7 +82,6 @@ void Recipe::permuteLoops(AffineMap map) {
   for (auto &shape : shapes)
     shape.second = permute(shape.second);
   resultMap = permute(map);
-  numSums = numLoops - map.getNumResults();
   body->walk([&](linalg::IndexOp index) {
     index.setDim(cast<AffineDimExpr>(places[index.getDim()]).getPosition());
   });

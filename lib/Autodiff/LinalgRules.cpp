@@ -11,6 +11,7 @@
 #include "Sizes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/RegionUtils.h"
 
@@ -42,6 +43,9 @@ private:
   /// The gradient of `target`, a value of the body or from outside, at the
   /// places of `map`.
   FailureOr<std::optional<Recipe>> makeRecipe(Value target, AffineMap map);
+  /// Which rows are a token's, where the gradient at `map` is a sum over rows
+  /// of which some are not: -1 for those, by the loops of the rows.
+  std::optional<Recipe::Input> findTokens(AffineMap map);
   LogicalResult give(Value outer, Value target, AffineMap map);
   void giveStart(const Seed &seed);
   AffineMap getResultMap(unsigned result) const {
@@ -61,11 +65,18 @@ private:
 LogicalResult LinalgRule::checkMaps() {
   if (!op.hasPureTensorSemantics())
     return op->emitOpError("expected tensors to differentiate");
-  for (auto [i, map] : llvm::enumerate(view.maps))
-    if (!map.isProjectedPermutation())
+  for (auto [i, map] : llvm::enumerate(view.maps)) {
+    bool isFine = map.isProjectedPermutation(/*allowZeroInResults=*/true);
+    // A constant stands for a dim of one element.
+    for (auto [dim, expr] : llvm::enumerate(map.getResults()))
+      if (isa<AffineConstantExpr>(expr))
+        isFine &=
+            cast<ShapedType>(view.operands[i].getType()).getDimSize(dim) == 1;
+    if (!isFine)
       return op->emitOpError("expected projected permutations as maps to "
                              "differentiate, operand #")
              << i << " has " << AffineMapAttr::get(map);
+  }
   return success();
 }
 
@@ -173,6 +184,50 @@ Value LinalgRule::makeShare(unsigned result, Value gradient, Value candidate) {
       });
 }
 
+std::optional<Recipe::Input> LinalgRule::findTokens(AffineMap map) {
+  SmallVector<Value> values(view.operands);
+  llvm::append_range(values, op->getResults());
+  SmallVector<AffineMap> maps(view.maps);
+  for (unsigned i = 0; i < op->getNumResults(); ++i)
+    maps.push_back(getResultMap(i));
+  for (auto [value, valueMap] : llvm::zip_equal(values, maps)) {
+    Value slots = reverse.getSlots(value);
+    if (!slots)
+      continue;
+    // Rows are [R, D], [E, P, D], or [R] after a sum over D.
+    auto type = cast<RankedTensorType>(value.getType());
+    int64_t numDims = std::max<int64_t>(1, type.getRank() - 1);
+    AffineMap rows = valueMap.getMajorSubMap(numDims);
+    if (llvm::all_of(rows.getResults(), [&](AffineExpr expr) {
+          auto dim = dyn_cast<AffineDimExpr>(expr);
+          return !dim || map.isFunctionOfDim(dim.getPosition());
+        }))
+      continue;
+    Location loc = op.getLoc();
+    SmallVector<OpFoldResult> sizes = getSizes(b, loc, value);
+    sizes.truncate(numDims);
+    Value bound = getValueOrCreateConstantIndexOp(b, loc, sizes[0]);
+    for (OpFoldResult size : ArrayRef(sizes).drop_front())
+      bound = arith::MulIOp::create(
+          b, loc, bound, getValueOrCreateConstantIndexOp(b, loc, size));
+    Type i32 = b.getI32Type();
+    Value tokens =
+        SourcesOp::create(
+            b, loc,
+            TypeRange(RankedTensorType::get({ShapedType::kDynamic}, i32)),
+            slots, bound, ValueRange())
+            ->getResult(0);
+    if (numDims > 1) {
+      SmallVector<int64_t> shape(type.getShape().take_front(numDims));
+      tokens = tensor::ExpandShapeOp::create(
+          b, loc, RankedTensorType::get(shape, i32), tokens,
+          ReassociationIndices(llvm::to_vector<2>(llvm::seq(numDims))), sizes);
+    }
+    return Recipe::Input(tokens, rows);
+  }
+  return std::nullopt;
+}
+
 FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
                                                         AffineMap map) {
   Location loc = op.getLoc();
@@ -181,6 +236,9 @@ FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
     first.push_back({seed.gradient, getResultMap(seed.result)});
   for (const Seed &seed : seeds)
     first.push_back({op->getResult(seed.result), getResultMap(seed.result)});
+  std::optional<Recipe::Input> tokens = findTokens(map);
+  if (tokens)
+    first.push_back(*tokens);
   Recipe recipe(view, first);
   // What depends on the target.
   Value root = recipe.lookup(target);
@@ -199,11 +257,15 @@ FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
     if (!isWanted(value))
       return;
     Value &sum = adjoints[value];
-    // The target's own gradient stays wide, to be rounded once.
-    Type type =
-        value == root ? Type(getWideType(value.getType())) : value.getType();
+    // The target's own gradient is added up wide, to be rounded once.
+    Type type = value.getType();
+    if (value == root)
+      type = sum ? Type(getWideType(type)) : part.getType();
     part = convertFloat(inner, loc, part, type);
-    sum = sum ? arith::AddFOp::create(inner, loc, sum, part).getResult() : part;
+    if (sum)
+      part = arith::AddFOp::create(inner, loc,
+                                   convertFloat(inner, loc, sum, type), part);
+    sum = part;
   };
   for (auto [i, seed] : llvm::enumerate(seeds)) {
     Value argument = recipe.getFirst(i),
@@ -237,6 +299,15 @@ FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
   Value result = adjoints.lookup(root);
   if (!result)
     return std::optional<Recipe>();
+  if (tokens) {
+    Value none = arith::ConstantIntOp::create(inner, loc, 0, 32);
+    Value isToken =
+        arith::CmpIOp::create(inner, loc, arith::CmpIPredicate::sge,
+                              recipe.getFirst(2 * seeds.size()), none);
+    result =
+        arith::SelectOp::create(inner, loc, isToken, result,
+                                createFloat(inner, loc, result.getType(), 0));
+  }
   recipe.finish(result, map);
   return std::optional<Recipe>(std::move(recipe));
 }

@@ -35,9 +35,16 @@ private:
   LogicalResult apply(ReplicateOp replicate);
   LogicalResult apply(GatherWeightsOp gather);
   LogicalResult apply(ReduceWeightsOp reduce);
+  GateOp simplify(GateOp gate, bool keepThreshold);
   Value addCopies(Value copies, RankedTensorType type);
 
   Value getGradient() { return reverse.get(op->getResult(0)); }
+  /// The result of an op of the gradient, which belongs to this op's layer.
+  Value label(Operation *created) {
+    if (Attribute layer = op->getAttr("layer"))
+      created->setAttr("layer", layer);
+    return created->getResult(0);
+  }
   Value getIndex(Value tensor, int64_t dim) {
     return getValueOrCreateConstantIndexOp(b, loc,
                                            getSize(b, loc, tensor, dim));
@@ -51,41 +58,61 @@ private:
 
 } // namespace
 
+/// The gate without its draws, and without its threshold where asked.
+GateOp MoERule::simplify(GateOp gate, bool keepThreshold) {
+  return GateOp::create(b, loc, gate->getResultTypes(), gate.getLogits(),
+                        gate.getBias(), gate.getMask(), gate.getTopK(),
+                        keepThreshold ? gate.getThreshold() : Value(),
+                        gate.getCapacity(), gate.getReplay(),
+                        /*sample=*/Value(), ValueRange(), gate.getRouter(),
+                        gate.getLayerAttr());
+}
+
 LogicalResult MoERule::apply(GateOp gate) {
   Value logits = gate.getLogits(), ids = gate->getResult(0),
         weights = gate->getResult(1);
   Value d = reverse.get(weights);
   if (!d || !reverse.isWanted(logits))
     return success();
-  // Choices that a threshold or a draw made unused take part in a softmax over
-  // those selected.
+  if (gate.getSample()) {
+    // Draws come after the normalisation: a choice that they made unused is
+    // part of the sum, and its own weight has no gradient.
+    Type element = getElementTypeOrSelf(d.getType());
+    d = createElementwise(
+        b, loc, {d, ids}, element,
+        [&](OpBuilder &nested, Location at, ValueRange args) -> Value {
+          Value zero = arith::ConstantIntOp::create(nested, at, 0, 32);
+          Value isUsed = arith::CmpIOp::create(
+              nested, at, arith::CmpIPredicate::sge, args[1], zero);
+          return arith::SelectOp::create(nested, at, isUsed, args[0],
+                                         createFloat(nested, at, element, 0));
+        });
+    GateOp drawless = simplify(gate, /*keepThreshold=*/true);
+    ids = drawless->getResult(0);
+    weights = drawless->getResult(1);
+  }
+  // Choices that a threshold made unused take part in a softmax over those
+  // selected.
   Value selected;
   RouterAttr router = gate.getRouter();
   if (router.getAfterTopK() && router.getScore() == Score::Softmax &&
-      (gate.getThreshold() || gate.getSample()))
-    selected =
-        GateOp::create(
-            b, loc, TypeRange{ids.getType(), weights.getType()}, logits,
-            gate.getBias(), gate.getMask(), gate.getTopK(),
-            /*threshold=*/Value(), gate.getCapacity(), gate.getReplay(),
-            /*sample=*/Value(), ValueRange(), router, gate.getLayerAttr())
-            ->getResult(0);
-  reverse.add(logits, GateGradientOp::create(
+      gate.getThreshold())
+    selected = simplify(gate, /*keepThreshold=*/false)->getResult(0);
+  reverse.add(logits, label(GateGradientOp::create(
                           b, loc, TypeRange(logits.getType()), logits, ids, d,
-                          weights, selected, ValueRange(), router)
-                          ->getResult(0));
+                          weights, selected, ValueRange(), router)));
   return success();
 }
 
 LogicalResult MoERule::apply(DispatchOp dispatch) {
   Value d = getGradient(), x = dispatch.getX(), slots = dispatch.getSlots();
   if (reverse.isWanted(x))
-    reverse.add(x, CombineOp::create(b, loc, TypeRange(x.getType()), d, slots,
-                                     dispatch.getWeights(), ValueRange())
-                       ->getResult(0));
+    reverse.add(
+        x, label(CombineOp::create(b, loc, TypeRange(x.getType()), d, slots,
+                                   dispatch.getWeights(), ValueRange())));
   if (dispatch.getWeights() && reverse.isWanted(dispatch.getWeights()))
     reverse.add(dispatch.getWeights(),
-                PairDotOp::create(b, loc, d, x, slots)->getResult(0));
+                label(PairDotOp::create(b, loc, d, x, slots)));
   return success();
 }
 
@@ -96,14 +123,13 @@ LogicalResult MoERule::apply(CombineOp combine) {
     return combine.emitOpError("expected slots of a moe.assign to "
                                "differentiate");
   if (reverse.isWanted(rows))
-    reverse.add(rows,
-                DispatchOp::create(b, loc, TypeRange(rows.getType()), d, slots,
-                                   assign->getResult(1), assign->getResult(2),
-                                   combine.getWeights(), ValueRange())
-                    ->getResult(0));
+    reverse.add(rows, label(DispatchOp::create(
+                          b, loc, TypeRange(rows.getType()), d, slots,
+                          assign->getResult(1), assign->getResult(2),
+                          combine.getWeights(), ValueRange())));
   if (combine.getWeights() && reverse.isWanted(combine.getWeights()))
     reverse.add(combine.getWeights(),
-                PairDotOp::create(b, loc, rows, d, slots)->getResult(0));
+                label(PairDotOp::create(b, loc, rows, d, slots)));
   return success();
 }
 

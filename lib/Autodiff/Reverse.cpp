@@ -51,16 +51,19 @@ static Value toScalar(OpBuilder &builder, Location loc, Value value) {
   return tensor::ExtractOp::create(builder, loc, value, ValueRange());
 }
 
-static Value addTwo(OpBuilder &builder, Location loc, Value a, Value b) {
-  auto wide = getWideType(getElementTypeOrSelf(a.getType()));
+/// Adds in f32 (f64 for f64) and rounds to `type`.
+static Value addTwo(OpBuilder &builder, Location loc, Value a, Value b,
+                    Type type) {
+  auto wide = getWideType(type);
   auto plus = [&](OpBuilder &nested, Location at, ValueRange args) -> Value {
-    return arith::AddFOp::create(nested, at,
-                                 convertFloat(nested, at, args[0], wide),
-                                 convertFloat(nested, at, args[1], wide));
+    Value sum = arith::AddFOp::create(nested, at,
+                                      convertFloat(nested, at, args[0], wide),
+                                      convertFloat(nested, at, args[1], wide));
+    return convertFloat(nested, at, sum, type);
   };
   if (!isa<RankedTensorType>(a.getType()))
     return plus(builder, loc, {a, b});
-  return createElementwise(builder, loc, {a, b}, wide, plus);
+  return createElementwise(builder, loc, {a, b}, type, plus);
 }
 
 Value Reverse::sum(Value value, ArrayRef<Contribution> list, bool asTensor) {
@@ -68,8 +71,10 @@ Value Reverse::sum(Value value, ArrayRef<Contribution> list, bool asTensor) {
   bool isScalar = !isa<RankedTensorType>(value.getType()) && !asTensor;
   Value total;
   bool isChain = false; // whether a contraction may go on from `total`
+  Type element = getElementTypeOrSelf(value.getType());
   // The sweep met the uses from the last to the first.
   for (const Contribution &part : llvm::reverse(list)) {
+    bool isLast = &part == &list.front();
     if (part.chain && (!total || isChain)) {
       total = part.chain(builder, total);
       isChain = true;
@@ -78,10 +83,11 @@ Value Reverse::sum(Value value, ArrayRef<Contribution> list, bool asTensor) {
     Value next = part.chain ? part.chain(builder, Value()) : part.value;
     if (isScalar)
       next = toScalar(builder, loc, next);
-    total = total ? addTwo(builder, loc, total, next) : next;
+    total = total ? addTwo(builder, loc, total, next,
+                           isLast ? element : Type(getWideType(element)))
+                  : next;
     isChain = false;
   }
-  Type element = getElementTypeOrSelf(value.getType());
   if (isa<RankedTensorType>(total.getType()))
     return castElements(builder, loc, total, element);
   return convertFloat(builder, loc, total, element);
@@ -145,6 +151,33 @@ void Reverse::markVaried(Operation *op) {
       varied.insert(result);
 }
 
+Value Reverse::getSlots(Value value) const {
+  Rows known = rows.lookup(value);
+  return known.isAway ? Value() : known.slots;
+}
+
+/// Follows rows from where they are dispatched to where they are combined.
+void Reverse::markRows(Operation *op) {
+  if (auto dispatch = dyn_cast<DispatchOp>(op)) {
+    rows[dispatch->getResult(0)] = {dispatch.getSlots(), false};
+    return;
+  }
+  if (isa<CombineOp, PairDotOp>(op))
+    return;
+  Rows found;
+  for (Value operand : op->getOperands())
+    if (Rows known = rows.lookup(operand); known.slots)
+      found = known;
+  if (!found.slots)
+    return;
+  if (auto exchange = dyn_cast<ExchangeOp>(op))
+    found.isAway = exchange.getDirection() == Direction::ToExperts;
+  auto expert = dyn_cast<ExpertOp>(op);
+  for (auto [i, result] : llvm::enumerate(op->getResults()))
+    if (isa<RankedTensorType>(result.getType()) && !(expert && expert.isSum(i)))
+      rows[result] = found;
+}
+
 LogicalResult Reverse::differentiate(Operation *op) {
   if (auto softmax = dyn_cast<linalg::SoftmaxOp>(op))
     return differentiateSoftmax(*this, softmax);
@@ -168,8 +201,10 @@ LogicalResult Reverse::differentiate(Operation *op) {
 
 void Reverse::analyse() {
   for (Operation &op : block.without_terminator())
-    if (isForward(&op))
+    if (isForward(&op)) {
       markVaried(&op);
+      markRows(&op);
+    }
 }
 
 LogicalResult Reverse::run() {

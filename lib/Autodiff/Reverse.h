@@ -55,6 +55,10 @@ public:
 
   /// Whether the gradient of a value is wanted.
   bool isWanted(Value value) const { return varied.contains(value); }
+  /// The slots by which the rows of a value were placed, where it has rows that
+  /// no slot names: those hold anything. Null where it has none.
+  Value getSlots(Value value) const;
+
   /// Adds to the gradient of a wanted value; of any other, does nothing. The
   /// gradient has the value's shape, and its element type or the wide one; of a
   /// scalar it may be a tensor of rank 0.
@@ -82,7 +86,15 @@ private:
     Chain chain;
   };
 
+  /// Where the rows of a value stand.
+  struct Rows {
+    Value slots;
+    /// At the experts of this rank, where every row is one of a token.
+    bool isAway = false;
+  };
+
   void markVaried(Operation *op);
+  void markRows(Operation *op);
   LogicalResult differentiate(Operation *op);
   Value sum(Value value, ArrayRef<Contribution> parts, bool asTensor);
 
@@ -90,6 +102,7 @@ private:
   ReverseOptions options;
   OpBuilder builder;
   DenseSet<Value> varied;
+  DenseMap<Value, Rows> rows;
   DenseMap<Value, SmallVector<Contribution, 2>> parts;
   DenseMap<Value, Value> finished;
   DenseMap<Value, Value> replacements;

@@ -84,6 +84,25 @@ Status AtomicFile::commit() {
   return writeFailure(target, error);
 }
 
+Status AtomicFile::commitDurably() {
+  if (fsync(fd) != 0) {
+    int error = errno;
+    discard();
+    return writeFailure(target, error);
+  }
+  MOIRA_RETURN_IF_ERROR(commit());
+  size_t slash = target.rfind('/');
+  std::string folder =
+      slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  int place = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  // Some file systems cannot; the rename has been done all the same.
+  if (place >= 0) {
+    (void)fsync(place);
+    close(place);
+  }
+  return Status();
+}
+
 Status io::writeFile(const std::string &path, const void *data, int64_t bytes) {
   Result<AtomicFile> file = AtomicFile::create(path);
   if (!file.ok())

@@ -24,6 +24,8 @@ public:
 
   Status write(const void *data, int64_t bytes);
   Status commit();
+  /// The same, after all bytes are on disk; returns when the name is, too.
+  Status commitDurably();
 
   const std::string &path() const { return target; }
 

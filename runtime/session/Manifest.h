@@ -72,6 +72,7 @@ struct VariantSpec {
   std::string numerics;  ///< numerics class
   std::string qualified; ///< how it was checked: "none", ...
   std::string schedule;  ///< "equal", "groups"; empty: exchanges are not cut
+  std::string shapes{};  ///< symbol of a moira_shapes_entry; empty: none
 };
 
 struct EntrySpec {
@@ -86,12 +87,16 @@ struct EntrySpec {
   std::string backward;
   /// How many results, the last ones, are for that entry alone.
   int64_t residuals = 0;
+  /// How many results before those are routing, of which nobody has gradients.
+  int64_t routing = 0;
   /// The rule of an entry that updates parameters ("adamw"); empty: a
   /// program's.
   std::string update;
 
-  /// Results that the program itself has.
+  /// Results that a step gives: all but residuals.
   int64_t ownResults() const { return results.size() - residuals; }
+  /// Of these, the program's: those that have gradients where they are floats.
+  int64_t programResults() const { return ownResults() - routing; }
   /// Index of the variant of this name, or -1.
   int findVariant(std::string_view variant) const;
   /// The variant with the largest minRows <= rows; among equals the first;

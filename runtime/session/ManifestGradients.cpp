@@ -145,7 +145,7 @@ static bool isSame(const TensorSpec &a, const TensorSpec &b) {
 static std::vector<TensorSpec> listInputs(const EntrySpec &entry) {
   std::vector<TensorSpec> inputs(entry.results.end() - entry.residuals,
                                  entry.results.end());
-  for (int64_t i = 0; i < entry.ownResults(); ++i)
+  for (int64_t i = 0; i < entry.programResults(); ++i)
     if (isFloat(entry.results[i].dtype))
       inputs.push_back(entry.results[i]);
   return inputs;

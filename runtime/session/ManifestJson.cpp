@@ -59,6 +59,7 @@ static VariantSpec readVariant(const Reader &json) {
   variant.minRows = json.integerOr("min_rows", 0, 0);
   variant.step = json.at("step").word();
   variant.workspace = json.at("workspace").word();
+  variant.shapes = json.textOr("shapes");
   variant.numerics = json.textOr("numerics");
   variant.qualified = json.textOr("qualified");
   variant.schedule = json.textOr("schedule");
@@ -92,11 +93,12 @@ static EntrySpec readEntry(const Reader &json) {
   entry.update = json.textOr("update");
   entry.residuals = json.integerOr("residuals", 0, 0);
   int64_t results = entry.results.size();
-  if (entry.residuals > results) {
-    json.at("residuals")
-        .fail(concat("expected at most the ", results, " results, got ",
-                     entry.residuals));
-    entry.residuals = 0;
+  entry.routing = json.integerOr("routing", 0, 0);
+  if (entry.residuals > results || entry.routing > results - entry.residuals) {
+    json.fail(concat("expected at most the ", results, " results, got ",
+                     entry.residuals, " residuals and ", entry.routing,
+                     " of routing"));
+    entry.residuals = entry.routing = 0;
   }
   Names names;
   for (const Reader &item : json.at("variants").items()) {
@@ -257,6 +259,8 @@ static Json toJson(const EntrySpec &entry) {
   if (!entry.backward.empty()) {
     json["backward"] = entry.backward;
     json["residuals"] = entry.residuals;
+    if (entry.routing > 0)
+      json["routing"] = entry.routing;
   }
   if (!entry.update.empty())
     json["update"] = entry.update;
@@ -284,6 +288,7 @@ static Json toJson(const EntrySpec &entry) {
                                 {"min_rows", variant.minRows},
                                 {"step", variant.step},
                                 {"workspace", variant.workspace},
+                                {"shapes", variant.shapes},
                                 {"numerics", variant.numerics},
                                 {"qualified", variant.qualified},
                                 {"schedule", variant.schedule}});

@@ -3,7 +3,7 @@
 
 #include "session/PackedLayout.h"
 
-#include <cstring>
+#include "session/ParameterShard.h"
 
 using namespace moira;
 using namespace moira::runtime;
@@ -94,27 +94,67 @@ PackedLayout::PackedLayout(const ParameterSpec &spec) {
     file = {placesOf(inFile, source[1]), placesOf(packing.second, 1), count};
 }
 
-template <typename T>
-static void move(const Places &from, const void *source, const Places &to,
-                 void *target) {
-  for (size_t r = 0; r < from.rows.size(); ++r) {
-    const T *in = static_cast<const T *>(source) + from.rows[r];
-    T *out = static_cast<T *>(target) + to.rows[r];
-    for (size_t c = 0; c < from.columns.size(); ++c)
-      out[to.columns[c]] = in[from.columns[c]];
+/// Calls `action` with a zero of an unsigned type of so many bytes.
+template <typename Action>
+static void withElement(int64_t bytes, const Action &action) {
+  switch (bytes) {
+  case 1:
+    return action(uint8_t());
+  case 2:
+    return action(uint16_t());
+  case 4:
+    return action(uint32_t());
+  default:
+    return action(uint64_t());
   }
+}
+
+/// Calls action(place of the layout, place in the whole file) for each element.
+template <typename Action>
+static void forEachInFile(const PackedLayout &layout, const Places &places,
+                          const ParameterShard &shard, const Action &action) {
+  for (int64_t r = 0; r < layout.rows(); ++r)
+    for (int64_t c = 0; c < layout.columns(); ++c) {
+      int64_t inShard = layout.file.at(r, c);
+      int64_t run = inShard / shard.length;
+      action(places.at(r, c), shard.first + run * shard.distance +
+                                  (inShard - run * shard.length));
+    }
+}
+
+void runtime::moveToFile(int64_t bytes, const PackedLayout &layout,
+                         const Places &from, const void *source,
+                         const ParameterShard &shard, void *file) {
+  withElement(bytes, [&](auto zero) {
+    using T = decltype(zero);
+    auto *in = static_cast<const T *>(source);
+    auto *out = static_cast<T *>(file);
+    forEachInFile(layout, from, shard,
+                  [&](int64_t here, int64_t there) { out[there] = in[here]; });
+  });
+}
+
+void runtime::moveFromFile(int64_t bytes, const PackedLayout &layout,
+                           const Places &to, const ParameterShard &shard,
+                           const void *file, void *target) {
+  withElement(bytes, [&](auto zero) {
+    using T = decltype(zero);
+    auto *in = static_cast<const T *>(file);
+    auto *out = static_cast<T *>(target);
+    forEachInFile(layout, to, shard,
+                  [&](int64_t here, int64_t there) { out[here] = in[there]; });
+  });
 }
 
 void runtime::moveElements(int64_t bytes, const Places &from,
                            const void *source, const Places &to, void *target) {
-  switch (bytes) {
-  case 1:
-    return move<uint8_t>(from, source, to, target);
-  case 2:
-    return move<uint16_t>(from, source, to, target);
-  case 4:
-    return move<uint32_t>(from, source, to, target);
-  default:
-    return move<uint64_t>(from, source, to, target);
-  }
+  withElement(bytes, [&](auto zero) {
+    using T = decltype(zero);
+    for (size_t r = 0; r < from.rows.size(); ++r) {
+      const T *in = static_cast<const T *>(source) + from.rows[r];
+      T *out = static_cast<T *>(target) + to.rows[r];
+      for (size_t c = 0; c < from.columns.size(); ++c)
+        out[to.columns[c]] = in[from.columns[c]];
+    }
+  });
 }

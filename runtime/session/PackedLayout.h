@@ -44,6 +44,16 @@ struct PackedLayout {
   }
 };
 
+struct ParameterShard;
+
+/// Copies a slice's elements of `bytes` bytes from `from` to where they stand
+/// in the whole tensor of the file, of which this slice is `shard`; and back,
+/// which leaves what stands between elements as it is.
+void moveToFile(int64_t bytes, const PackedLayout &layout, const Places &from,
+                const void *source, const ParameterShard &shard, void *file);
+void moveFromFile(int64_t bytes, const PackedLayout &layout, const Places &to,
+                  const ParameterShard &shard, const void *file, void *target);
+
 /// Copies a slice's elements of `bytes` bytes from one layout to another; the
 /// rest of `target` stays as it is.
 void moveElements(int64_t bytes, const Places &from, const void *source,

@@ -111,6 +111,35 @@ bool ParameterTable::isReplica(int parameter, int64_t slice) const {
   return unit < 0;
 }
 
+void ParameterTable::addHolders(int parameter, int64_t fileSlice,
+                                std::set<int> &ranks) const {
+  const ParameterSpec &spec = specs[parameter];
+  if (!spec.placement) {
+    ranks.insert(0); // all have it
+    return;
+  }
+  const ParameterPlacement &placement = *spec.placement;
+  int64_t units = placement.units();
+  std::vector<char> seen(units, 0);
+  int64_t places = slotTable.empty() ? units : int64_t(slotTable.size());
+  for (int64_t place = 0; place < places; ++place) {
+    int64_t unit = slotTable.empty() ? place : slotTable[place];
+    if (unit < 0 || unit >= units || seen[unit])
+      continue;
+    seen[unit] = 1;
+    // Where a shard is all of the slice, the first one counts.
+    bool counts = placement.dim >= 0 || unit % placement.shards == 0;
+    if (counts && (fileSlice < 0 || unit / placement.shards == fileSlice))
+      ranks.insert(static_cast<int>(place / spec.slices));
+  }
+}
+
+void ParameterTable::forget() {
+  ++changes;
+  for (std::vector<char> &slices : bound)
+    std::fill(slices.begin(), slices.end(), 0);
+}
+
 /// The slice of the file that a unit is cut from.
 int64_t ParameterTable::fileSliceOf(int parameter, int64_t unit) const {
   const ParameterSpec &spec = specs[parameter];

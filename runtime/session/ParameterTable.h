@@ -16,6 +16,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,11 @@ public:
   /// Whether another rank before this one, or an earlier slot of this rank,
   /// holds the same bytes.
   bool isReplica(int parameter, int64_t slice) const;
+  /// Adds the ranks that hold a part of a slice of the file, each shard's first
+  /// holder; `fileSlice` -1: of all slices.
+  void addHolders(int parameter, int64_t fileSlice, std::set<int> &ranks) const;
+  /// Makes all parameters unbound; their memory stays.
+  void forget();
   /// For moira_ctx.params; stays in place.
   const moira_param *params() const { return packed.data(); }
 

@@ -54,7 +54,9 @@ struct ResultTensor {
   std::shared_ptr<Storage> storage; ///< owner of what the runtime allocated
 };
 
+class FileTensors;
 class Residuals;
+struct TrainingState;
 struct UpdateOptions;
 
 /// Any thread may call any method; calls on one session run one at a time.
@@ -124,6 +126,11 @@ public:
   Status accumulate(const Residuals &residuals,
                     const std::vector<TensorView> &resultGradients,
                     std::vector<ResultTensor> &results);
+  /// Puts what this rank has of a parameter's gradient, a result of `backward`,
+  /// where it stands in the checkpoint's tensors, whose names get `prefix`.
+  /// What another rank puts as well is left to that one.
+  void putGradient(const TensorSpec &result, const void *data,
+                   FileTensors &tensors, const std::string &prefix) const;
   /// Forgets the gradients that the session keeps.
   void zeroGradients();
   /// The root of the sum of squares of all kept gradients, of all ranks. What
@@ -133,6 +140,16 @@ public:
   Status update(const UpdateOptions &options);
   /// Updates so far with this rule.
   int64_t updates() const;
+
+  /// Writes parameters, the optimizer's states and `state` into a folder that
+  /// exists, as session/Checkpoint.h says; `sharded`: a file for each rank,
+  /// else one for all. At any moment the folder holds a whole checkpoint, this
+  /// one or the last. Of several ranks collective.
+  Status saveCheckpoint(const std::string &folder, const TrainingState &state,
+                        bool sharded);
+  /// Takes everything from such a folder, written with any ranks and slots. On
+  /// failure parameters may not be bound. Of several ranks collective.
+  Result<TrainingState> restoreCheckpoint(const std::string &folder);
 
   /// The bytes that the session would hold at most during such a step: what
   /// it holds now, the workspace that the entry asks for, and results whose

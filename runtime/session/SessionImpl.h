@@ -6,6 +6,7 @@
 #ifndef MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
 #define MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
 
+#include "session/Checkpoint.h"
 #include "session/GradientTable.h"
 #include "session/Optimizer.h"
 #include "session/ParameterTable.h"
@@ -74,9 +75,28 @@ struct Session::Impl {
   Status runAccumulate(const Residuals &residuals,
                        const std::vector<TensorView> &resultGradients,
                        std::vector<ResultTensor> &results);
-  int64_t predictBackward(int entry, const StepPlan &given,
-                          const std::vector<TensorView> &inputs);
+  struct BackwardBounds {
+    std::vector<TensorView> inputs;
+    std::vector<int64_t> numbers;       ///< values of inputs of rank 0
+    int64_t results = 0, residuals = 0; ///< bytes
+  };
+  BackwardBounds boundBackward(int entry, const StepPlan &given,
+                               const std::vector<TensorView> &inputs);
+  Result<int64_t> predictBackward(int entry, const StepPlan &given,
+                                  const std::vector<TensorView> &inputs,
+                                  int64_t forwardWorkspace);
   GradientTable &gradients();
+  void makeOptimizer() {
+    if (!optimizer)
+      optimizer = std::make_unique<Optimizer>(*program, pool, account);
+  }
+
+  // SessionCheckpoint.cpp.
+  Status save(const std::string &folder, bool sharded, TrainingState state);
+  Result<TrainingState> restore(const std::string &folder);
+  /// A state of a row; the parameter itself for an empty name.
+  Result<const void *> stateOf(int row, const std::string &state);
+  const PackedLayout &layoutOf(int row) { return gradients().layout(row); }
   /// Parameters have been bound: copies of them are no longer theirs.
   void forgetMasters() {
     if (optimizer)

@@ -42,11 +42,17 @@ llvm::Error LoadedProgram::chooseEntry() {
   const runtime::Manifest &manifest = main->manifest();
   if (!options.entry.empty())
     entryIndex = manifest.findEntry(options.entry);
+  else if (manifest.mainEntry() >= 0)
+    entryIndex = manifest.mainEntry();
   else if (manifest.entries.size() > 1)
     entryIndex = manifest.findEntry("main");
   if (entryIndex >= 0 && !manifest.entries.empty()) {
-    ownResultCount = entry().results.size();
-    return llvm::Error::success();
+    ownResultCount = entry().programResults();
+    if (!options.grad || backward())
+      return llvm::Error::success();
+    return llvm::createStringError(options.program +
+                                   ": --grad: expected a bundle compiled with "
+                                   "--gradients, got one without");
   }
   std::string known;
   for (const runtime::EntrySpec &entry : manifest.entries)
@@ -55,6 +61,15 @@ llvm::Error LoadedProgram::chooseEntry() {
       options.program + ": --entry: expected one of " +
       (known.empty() ? "the program's entries (it has none)" : known) +
       ", got '" + options.entry + "'");
+}
+
+runtime::EntrySpec LoadedProgram::signature() const {
+  runtime::EntrySpec signature = entry();
+  if (options.grad)
+    signature.inputs.insert(signature.inputs.end(),
+                            backward()->inputs.begin() + entry().residuals,
+                            backward()->inputs.end());
+  return signature;
 }
 
 /// The function that the manifest's entry was made from.

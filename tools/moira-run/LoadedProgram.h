@@ -43,11 +43,18 @@ public:
   const runtime::EntrySpec &entry() const {
     return main->manifest().entries[entryIndex];
   }
+  /// The entry that computes its gradients; null: none.
+  const runtime::EntrySpec *backward() const {
+    int index = main->manifest().findEntry(entry().backward);
+    return index < 0 ? nullptr : &main->manifest().entries[index];
+  }
+  /// Inputs of a run: the entry's, and gradients of its results where wanted.
+  runtime::EntrySpec signature() const;
   /// Results that the source's function has; what follows is routing.
   size_t ownResults() const { return ownResultCount; }
   /// Whether the entry also returns the routing.
   bool exposesRouting() const {
-    return entry().results.size() > ownResultCount;
+    return size_t(entry().ownResults()) > ownResultCount;
   }
   double compileSeconds() const { return seconds; }
 

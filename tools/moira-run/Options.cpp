@@ -43,6 +43,15 @@ struct CommandLine {
       "verify", cl::ValueOptional, cl::value_desc("rows:N"), cl::cat(category),
       cl::desc("Compare with the decomposed program: all rows, or N tokens of "
                "a program whose tokens do not influence each other")};
+  cl::opt<bool> grad{
+      "grad", cl::cat(category),
+      cl::desc("Run forward and backward, from gradients of the results that "
+               "are inputs d_result0, d_result1, ... (default: random; 1 for "
+               "a scalar), and write gradients too")};
+  cl::opt<bool> recompute{
+      "moe-recompute", cl::cat(category),
+      cl::desc("With --grad: keep less of the forward pass, and compute it "
+               "again on the way back")};
   cl::opt<std::string> source{
       "source", cl::value_desc("file"), cl::cat(category),
       cl::desc("The program that a bundle was made from, for --verify")};
@@ -167,6 +176,18 @@ static llvm::Error checkTogether(const CommandLine &line,
   if (!options.source.empty() && !options.verify)
     return llvm::createStringError(
         "--source: expected --verify beside it, got none");
+  if (options.grad && options.verifyRows > 0)
+    return llvm::createStringError(
+        "--verify: expected all rows beside --grad, since gradients of weights "
+        "are sums over rows, got rows:" +
+        llvm::Twine(options.verifyRows));
+  if (!options.grad && options.jit.pipeline.recompute)
+    return llvm::createStringError(
+        "--moe-recompute: expected --grad beside it, got none");
+  if (options.isBundle && options.jit.pipeline.recompute)
+    return llvm::createStringError(
+        "--moe-recompute: expected a program to compile, got a bundle, which "
+        "has this fixed");
   if (options.isBundle && !options.grid.compiledOption.empty())
     return llvm::createStringError(
         "--" + options.grid.compiledOption +
@@ -194,6 +215,9 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.weights = line.weights;
   options.output = line.output;
   options.json = line.json;
+  options.grad = line.grad;
+  options.jit.pipeline.gradients = line.grad;
+  options.jit.pipeline.recompute = line.recompute;
   options.variant = line.variant;
   options.jit.cpu = line.cpu;
   options.jit.dumpDirectory = line.dumpPhases;

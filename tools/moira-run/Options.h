@@ -31,6 +31,7 @@ struct RunOptions {
   std::optional<int64_t> tokens;
   RankOptions grid;
 
+  bool grad = false; ///< forward and backward
   bool verify = false;
   int64_t verifyRows = 0; ///< 0: all
   int64_t repeat = 0;     ///< runs after the first

@@ -30,7 +30,8 @@ llvm::Error tools::checkOutput(llvm::StringRef path,
 
 llvm::Error tools::writeOutput(llvm::StringRef path,
                                llvm::ArrayRef<runtime::TensorSpec> specs,
-                               llvm::ArrayRef<runtime::ResultTensor> results) {
+                               llvm::ArrayRef<runtime::ResultTensor> results,
+                               const runtime::FileTensors *more) {
   if (isNpy(path))
     return toError(io::writeNpy(path.str(), results[0].dtype, results[0].shape,
                                 results[0].data));
@@ -42,5 +43,10 @@ llvm::Error tools::writeOutput(llvm::StringRef path,
     tensors.push_back({name, results[i].dtype, results[i].shape});
     data.push_back(results[i].data);
   }
+  if (more)
+    for (const auto &[name, tensor] : more->tensors()) {
+      tensors.push_back({name, tensor.dtype, tensor.shape});
+      data.push_back(tensor.data.data());
+    }
   return toError(io::writeSafetensors(path.str(), tensors, data));
 }

@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OUTPUTS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OUTPUTS_H
 
+#include "session/FileTensors.h"
 #include "session/Session.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -18,9 +19,11 @@ llvm::Error checkOutput(llvm::StringRef path,
 
 /// Writes the results, whole or not at all: one to .npy, any number to
 /// .safetensors, where a result without a name is called "result0" and so on.
+/// `more` may be null.
 llvm::Error writeOutput(llvm::StringRef path,
                         llvm::ArrayRef<runtime::TensorSpec> specs,
-                        llvm::ArrayRef<runtime::ResultTensor> results);
+                        llvm::ArrayRef<runtime::ResultTensor> results,
+                        const runtime::FileTensors *more);
 
 } // namespace moira::tools
 

@@ -7,6 +7,7 @@
 #include "Weights.h"
 
 #include "base/Pool.h"
+#include "session/Residuals.h"
 #include "support/CommandLine.h"
 
 #include <algorithm>
@@ -35,14 +36,14 @@ llvm::Expected<std::unique_ptr<RankSessions>>
 RankSessions::create(std::shared_ptr<const Program> program,
                      const RunOptions &options, const Grid &grid,
                      Progress &progress) {
-  std::unique_ptr<RankSessions> made(new RankSessions(grid));
+  std::unique_ptr<RankSessions> made(new RankSessions(grid, options.grad));
   size_t ranks = grid.local().size();
   for (int rank : grid.local()) {
     SessionOptions session;
     session.threads = threadsOf(options, grid);
     session.memoryLimit = options.memoryLimit;
-    // Only the last step is reported.
-    session.statisticsSteps = 1;
+    // Only the last step is reported, or the last two: forward and backward.
+    session.statisticsSteps = options.grad ? 2 : 1;
     session.communicator = grid.communicator(rank);
     // One bar for all: ranks read about the same.
     if (made->sessions.empty())
@@ -55,6 +56,7 @@ RankSessions::create(std::shared_ptr<const Program> program,
     made->sessions.push_back(std::move(*created));
   }
   made->results.resize(ranks);
+  made->gradients.resize(ranks);
   return made;
 }
 
@@ -79,7 +81,11 @@ llvm::Expected<int64_t> RankSessions::predictPeak(const std::string &entry,
   int64_t all = 0;
   for (int rank : grid.local()) {
     Session &session = *sessions[placeOf(rank)];
-    Result<int64_t> step = session.predictPeak(entry, inputs.viewsOf(rank));
+    std::vector<TensorView> views = inputs.viewsOf(rank);
+    views.resize(session.manifest()
+                     .entries[session.manifest().findEntry(entry)]
+                     .inputs.size());
+    Result<int64_t> step = session.predictPeak(entry, views, grad);
     if (!step.ok())
       return toError(step.status());
     int64_t missing =
@@ -101,34 +107,59 @@ llvm::Error RankSessions::bind(const RunOptions &options) {
 // Steps
 //===----------------------------------------------------------------------===//
 
+/// One step of a rank, with its way back where gradients are wanted.
+Status RankSessions::runOnce(size_t place, const std::string &entry,
+                             const std::vector<TensorView> &views) {
+  Session &session = *sessions[place];
+  const Manifest &manifest = session.manifest();
+  results[place].clear();
+  if (!grad)
+    return session.invoke(entry, views, results[place]);
+  size_t own = manifest.entries[manifest.findEntry(entry)].inputs.size();
+  std::vector<TensorView> given(views.begin(), views.begin() + own);
+  std::vector<TensorView> of(views.begin() + own, views.end());
+  gradients[place].clear();
+  std::shared_ptr<const Residuals> residuals;
+  MOIRA_RETURN_IF_ERROR(
+      session.forward(entry, given, results[place], residuals));
+  return session.backward(*residuals, of, gradients[place]);
+}
+
 llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
                                                       const Inputs &inputs,
                                                       int64_t steps) {
-  std::vector<std::vector<double>> times(sessions.size());
+  std::vector<std::vector<double>> times(sessions.size()),
+      back(sessions.size());
   Status status = grid.run([&](int rank) {
     size_t place = placeOf(rank);
     Session &session = *sessions[place];
     std::vector<TensorView> views = inputs.viewsOf(rank);
     for (int64_t i = 0; i < steps; ++i) {
-      results[place].clear();
       if (std::shared_ptr<Communicator> group = grid.communicator(rank))
         group->resetTraffic();
       auto started = steady_clock::now();
-      MOIRA_RETURN_IF_ERROR(session.invoke(entry, views, results[place]));
+      MOIRA_RETURN_IF_ERROR(runOnce(place, entry, views));
       double passed =
           std::chrono::duration<double>(steady_clock::now() - started).count();
-      StepRow row = session.statistics().back();
-      times[place].push_back(grid.isVirtual() ? row.total : passed);
+      std::vector<StepRow> rows = session.statistics();
+      double counted = 0;
+      for (const StepRow &row : rows)
+        counted += row.total;
+      times[place].push_back(grid.isVirtual() ? counted : passed);
+      back[place].push_back(rows.back().total);
       std::lock_guard<std::mutex> lock(mutex);
-      addParts(row, seconds);
+      for (const StepRow &row : rows)
+        addParts(row, seconds);
     }
     return Status();
   });
   if (!status.ok())
     return toError(status);
-  for (const std::vector<double> &other : times)
-    for (size_t i = 0; i < other.size(); ++i)
-      times[0][i] = std::max(times[0][i], other[i]);
+  for (auto *list : {&times, &back})
+    for (const std::vector<double> &other : *list)
+      for (size_t i = 0; i < other.size(); ++i)
+        (*list)[0][i] = std::max((*list)[0][i], other[i]);
+  backTimes = back[0];
   return times[0];
 }
 
@@ -231,6 +262,11 @@ RankSessions::gatherFigures(const EntrySpec &entry,
     mine.readBytes = session.readBytes();
     mine.peakBytes = session.memory().peak;
     mine.seconds = step.total;
+    if (grad) {
+      StepRow back = session.statistics().back();
+      addParts(back, parts);
+      mine.seconds += back.total;
+    }
     mine.exchangeSeconds = parts[MOIRA_PART_EXCHANGE];
   }
   if (grid.local().size() == all.size())
@@ -251,6 +287,8 @@ MemoryFigures RankSessions::memory() const {
     all.parameters += own.parameters;
     all.workspace += own.workspace;
     all.results += own.results;
+    all.residuals += own.residuals;
+    all.training += own.training;
     all.peak += own.peak;
     all.limit = own.limit;
   }
@@ -280,46 +318,92 @@ static Result<ResultTensor> makeWhole(const ResultTensor &part,
   return whole;
 }
 
+/// One tensor of all tokens from those of the ranks.
+llvm::Expected<ResultTensor>
+RankSessions::joinRows(const TensorSpec &spec, size_t index,
+                       std::vector<std::vector<ResultTensor>> &parts,
+                       const Inputs &inputs) {
+  // What is not of tokens is the same on all ranks.
+  if (grid.ranks() == 1 || !hasTokens(spec))
+    return parts[0][index];
+  auto whole = makeWhole(parts[0][index], inputs.tokens());
+  if (!whole.ok())
+    return toError(whole.status());
+  int64_t rowBytes = compactBytes(whole->dtype, whole->shape).value() /
+                     std::max<int64_t>(1, inputs.tokens());
+  auto *data = static_cast<char *>(whole->data);
+  for (int rank : grid.local()) {
+    const ResultTensor &part = parts[placeOf(rank)][index];
+    Rows rows = inputs.rowsOf(rank);
+    if (part.shape[0] != rows.count)
+      return llvm::createStringError(
+          "result " + llvm::Twine(index) + ": expected the " +
+          llvm::Twine(rows.count) + " tokens of rank " + llvm::Twine(rank) +
+          ", got " + llvm::Twine(part.shape[0]));
+    if (rows.count > 0)
+      std::memcpy(data + rows.begin * rowBytes, part.data,
+                  rows.count * rowBytes);
+  }
+  if (grid.local().size() < size_t(grid.ranks())) {
+    Communicator &group = *grid.communicator(grid.local().front());
+    for (int rank = 0; rank < grid.ranks(); ++rank) {
+      Rows rows = inputs.rowsOf(rank);
+      Status status = group.broadcast(rank, data + rows.begin * rowBytes,
+                                      rows.count * rowBytes);
+      if (!status.ok())
+        return toError(status);
+    }
+  }
+  return *whole;
+}
+
 llvm::Expected<std::vector<ResultTensor>>
 RankSessions::joinResults(const EntrySpec &entry, const Inputs &inputs) {
-  if (grid.ranks() == 1)
-    return results[0];
   std::vector<ResultTensor> joined;
-  for (size_t i = 0; i < entry.results.size(); ++i) {
-    // What is not of tokens is the same on all ranks.
-    if (!hasTokens(entry.results[i])) {
-      joined.push_back(results[0][i]);
-      continue;
-    }
-    auto whole = makeWhole(results[0][i], inputs.tokens());
-    if (!whole.ok())
-      return toError(whole.status());
-    int64_t rowBytes = compactBytes(whole->dtype, whole->shape).value() /
-                       std::max<int64_t>(1, inputs.tokens());
-    auto *data = static_cast<char *>(whole->data);
-    for (int rank : grid.local()) {
-      const ResultTensor &part = results[placeOf(rank)][i];
-      Rows rows = inputs.rowsOf(rank);
-      if (part.shape[0] != rows.count)
-        return llvm::createStringError(
-            "result " + llvm::Twine(i) + ": expected the " +
-            llvm::Twine(rows.count) + " tokens of rank " + llvm::Twine(rank) +
-            ", got " + llvm::Twine(part.shape[0]));
-      if (rows.count > 0)
-        std::memcpy(data + rows.begin * rowBytes, part.data,
-                    rows.count * rowBytes);
-    }
-    if (grid.local().size() < size_t(grid.ranks())) {
-      Communicator &group = *grid.communicator(grid.local().front());
-      for (int rank = 0; rank < grid.ranks(); ++rank) {
-        Rows rows = inputs.rowsOf(rank);
-        Status status = group.broadcast(rank, data + rows.begin * rowBytes,
-                                        rows.count * rowBytes);
-        if (!status.ok())
-          return toError(status);
-      }
-    }
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    auto whole = joinRows(entry.results[i], i, results, inputs);
+    if (!whole)
+      return whole.takeError();
     joined.push_back(std::move(*whole));
   }
+  return joined;
+}
+
+std::vector<TensorSpec> tools::inputGradients(const EntrySpec &entry,
+                                              const EntrySpec &backward) {
+  std::vector<TensorSpec> specs;
+  for (const TensorSpec &result : backward.results)
+    if (result.gradient && result.gradient->input >= 0) {
+      specs.push_back(result);
+      specs.back().name = "d_" + entry.inputs[result.gradient->input].name;
+    }
+  return specs;
+}
+
+llvm::Expected<Gradients> RankSessions::joinGradients(const EntrySpec &entry,
+                                                      const EntrySpec &backward,
+                                                      const Inputs &inputs) {
+  Gradients joined;
+  joined.specs = inputGradients(entry, backward);
+  for (size_t i = 0; i < backward.results.size(); ++i) {
+    const TensorSpec &spec = backward.results[i];
+    if (!spec.gradient)
+      continue;
+    if (spec.gradient->input < 0) {
+      for (size_t place = 0; place < sessions.size(); ++place)
+        sessions[place]->putGradient(spec, gradients[place][i].data,
+                                     joined.parameters, "d_");
+      continue;
+    }
+    auto whole = joinRows(spec, i, gradients, inputs);
+    if (!whole)
+      return whole.takeError();
+    joined.inputs.push_back(std::move(*whole));
+  }
+  if (grid.local().size() < size_t(grid.ranks()))
+    if (Status status =
+            joined.parameters.merge(*grid.communicator(grid.local().front()));
+        !status.ok())
+      return toError(status);
   return joined;
 }

@@ -8,6 +8,7 @@
 #include "Inputs.h"
 #include "Progress.h"
 
+#include "session/FileTensors.h"
 #include "session/Session.h"
 
 #include <mutex>
@@ -25,6 +26,19 @@ struct RankFigures {
   double seconds = 0;         ///< of the last step
   double exchangeSeconds = 0; ///< of it, waiting for transfers
 };
+
+/// Gradients of a run: of the inputs that have some, and of parameters under
+/// the names that a checkpoint has, each with "d_" before it.
+struct Gradients {
+  std::vector<runtime::TensorSpec> specs;
+  std::vector<runtime::ResultTensor> inputs;
+  runtime::FileTensors parameters;
+};
+
+/// The names of the gradients of inputs, in the order of the way back.
+std::vector<runtime::TensorSpec>
+inputGradients(const runtime::EntrySpec &entry,
+               const runtime::EntrySpec &backward);
 
 /// The sessions of a program on the ranks of this process: one step is a step
 /// of all of them.
@@ -44,6 +58,8 @@ public:
   /// Steps one after the other; the time of each is that of the slowest rank.
   llvm::Expected<std::vector<double>> run(const std::string &entry,
                                           const Inputs &inputs, int64_t steps);
+  /// The same with a way back after each step; the times of those alone.
+  const std::vector<double> &backwardTimes() const { return backTimes; }
 
   /// Of the last step: what all ranks did together, by rank, and the results
   /// of all tokens in the order of ranks. Collective among processes.
@@ -52,6 +68,9 @@ public:
   gatherFigures(const runtime::EntrySpec &entry, const Inputs &inputs) const;
   llvm::Expected<std::vector<runtime::ResultTensor>>
   joinResults(const runtime::EntrySpec &entry, const Inputs &inputs);
+  llvm::Expected<Gradients> joinGradients(const runtime::EntrySpec &entry,
+                                          const runtime::EntrySpec &backward,
+                                          const Inputs &inputs);
   /// Memory of this process's ranks together.
   runtime::MemoryFigures memory() const;
   /// Seconds of all steps by part, of this process's ranks together.
@@ -60,17 +79,27 @@ public:
   int threads() const { return sessions.front()->threads(); }
 
 private:
-  RankSessions(const Grid &grid) : grid(grid) {}
+  RankSessions(const Grid &grid, bool grad) : grid(grid), grad(grad) {}
 
   size_t placeOf(int rank) const { return rank - grid.local().front(); }
+  /// The last step; with a way back, that of the forward pass.
   runtime::StepRow lastStep(int rank) const {
-    return sessions[placeOf(rank)]->statistics().back();
+    return sessions[placeOf(rank)]->statistics().front();
   }
+  Status runOnce(size_t place, const std::string &entry,
+                 const std::vector<runtime::TensorView> &views);
+  llvm::Expected<runtime::ResultTensor>
+  joinRows(const runtime::TensorSpec &spec, size_t index,
+           std::vector<std::vector<runtime::ResultTensor>> &parts,
+           const Inputs &inputs);
   int64_t countRows(const runtime::EntrySpec &entry, int rank) const;
 
   const Grid &grid;
   std::vector<std::unique_ptr<runtime::Session>> sessions;
-  std::vector<std::vector<runtime::ResultTensor>> results; ///< by session
+  const bool grad;
+  std::vector<std::vector<runtime::ResultTensor>> results;   ///< by session
+  std::vector<std::vector<runtime::ResultTensor>> gradients; ///< likewise
+  std::vector<double> backTimes;
   std::vector<int32_t> slotTable;
   runtime::PartSeconds seconds{};
   mutable std::mutex mutex; ///< of `seconds`

@@ -55,6 +55,12 @@ double Report::time() const {
   return repeats.empty() ? firstSeconds : median(repeats);
 }
 
+double Report::backwardTime() const {
+  if (backward.size() == 1)
+    return backward.front();
+  return median(std::vector<double>(backward.begin() + 1, backward.end()));
+}
+
 /// Parts by their share of the time, largest first.
 static std::vector<std::pair<const char *, double>>
 shares(const PartSeconds &seconds) {
@@ -165,6 +171,10 @@ void Report::print(llvm::raw_ostream &stream) const {
     stream << ", " << formatSeconds(median(repeats)) << " median, "
            << formatSeconds(minimum(repeats)) << " min of " << repeats.size();
   stream << '\n';
+  if (!backward.empty())
+    stream << "gradients   forward " << formatSeconds(forwardTime())
+           << ", backward " << formatSeconds(backwardTime())
+           << llvm::format(", ratio %.2f\n", backwardTime() / forwardTime());
   stream << "rate        "
          << llvm::format("%.1f tokens/s, %.2f GFLOP/s\n",
                          static_cast<double>(rows) / time(),
@@ -187,8 +197,11 @@ void Report::print(llvm::raw_ostream &stream) const {
                            static_cast<double>(memory.peak) /
                                static_cast<double>(weightBytes));
   stream << " (workspace " << formatBytes(static_cast<double>(memory.workspace))
-         << ", results " << formatBytes(static_cast<double>(memory.results))
-         << ")\n";
+         << ", results " << formatBytes(static_cast<double>(memory.results));
+  if (!backward.empty())
+    stream << ", residuals "
+           << formatBytes(static_cast<double>(memory.residuals));
+  stream << ")\n";
   if (verification)
     printVerification(*verification, stream);
 }

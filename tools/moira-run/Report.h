@@ -28,6 +28,8 @@ struct Report {
   double weightSeconds = 0;  ///< of that
   double firstSeconds = 0;
   std::vector<double> repeats;
+  /// With a way back: its part of each time; the first one's comes first.
+  std::vector<double> backward;
 
   runtime::StepRow step;          ///< of the last run
   runtime::PartSeconds seconds{}; ///< of all timed runs, by part
@@ -44,6 +46,9 @@ struct Report {
   /// The time that rates are computed from: the median of the repeats, or the
   /// first run.
   double time() const;
+  /// The same of the way back, and of the rest; only where there is one.
+  double backwardTime() const;
+  double forwardTime() const { return time() - backwardTime(); }
   void print(llvm::raw_ostream &stream) const;
   void printJson(llvm::raw_ostream &stream) const;
 };

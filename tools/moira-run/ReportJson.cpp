@@ -85,6 +85,13 @@ void Report::printJson(llvm::raw_ostream &stream) const {
                               {"results", memory.results},
                               {"limit", memory.limit},
                               {"weights", weightBytes}}}};
+  if (!backward.empty()) {
+    object["gradients"] =
+        json::Object{{"forward", forwardTime()},
+                     {"backward", backwardTime()},
+                     {"ratio", backwardTime() / forwardTime()}};
+    object.getObject("memory")->insert({"residuals", memory.residuals});
+  }
   if (ranks.size() > 1)
     object["ranks"] = ranksToJson(*this);
   if (verification)

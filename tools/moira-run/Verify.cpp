@@ -5,6 +5,8 @@
 
 #include "Weights.h"
 
+#include "session/Residuals.h"
+
 #include <chrono>
 #include <cstring>
 
@@ -50,13 +52,23 @@ public:
       : program(program), options(options), progress(progress) {}
 
   llvm::Expected<Verification> run(const Inputs &inputs,
-                                   const std::vector<ResultTensor> &results);
+                                   const std::vector<ResultTensor> &results,
+                                   const Gradients *gradients);
 
 private:
   using Tensors = std::vector<TensorView>;
 
-  llvm::Expected<std::vector<ResultTensor>> runProgram(bool oracle, bool replay,
-                                                       const Tensors &inputs);
+  /// With `ofResults`, also the way back, into `gradients`.
+  llvm::Expected<std::vector<ResultTensor>>
+  runProgram(bool oracle, bool replay, const Tensors &inputs,
+             const Tensors *ofResults = nullptr,
+             Gradients *gradients = nullptr);
+  llvm::Error runBackward(Session &session, const Tensors &inputs,
+                          const Tensors &ofResults,
+                          std::vector<ResultTensor> &results,
+                          Gradients &gradients);
+  void checkGradients(const Gradients &expected, const Gradients &found,
+                      Verification &verification);
   void addBlocks(const RowSubset &rows, const Inputs &inputs, Tensors &tensors);
   llvm::Expected<Tensors> subset(RowSubset &rows,
                                  const std::vector<TensorSpec> &specs,
@@ -107,9 +119,38 @@ viewsOf(const std::vector<ResultTensor> &results) {
   return views;
 }
 
+/// A step and its way back, of one rank.
+llvm::Error Verifier::runBackward(Session &session, const Tensors &inputs,
+                                  const Tensors &ofResults,
+                                  std::vector<ResultTensor> &results,
+                                  Gradients &gradients) {
+  const Manifest &manifest = session.manifest();
+  const EntrySpec &entry =
+      manifest.entries[manifest.findEntry(program.entry().name)];
+  const EntrySpec &back = manifest.entries[manifest.findEntry(entry.backward)];
+  std::shared_ptr<const Residuals> residuals;
+  std::vector<ResultTensor> made;
+  if (Status status = session.forward(entry.name, inputs, results, residuals);
+      !status.ok())
+    return toError(status);
+  if (Status status = session.backward(*residuals, ofResults, made);
+      !status.ok())
+    return toError(status);
+  gradients.specs = inputGradients(entry, back);
+  for (size_t i = 0; i < made.size(); ++i) {
+    const TensorSpec &spec = back.results[i];
+    if (spec.gradient && spec.gradient->input >= 0)
+      gradients.inputs.push_back(std::move(made[i]));
+    else if (spec.gradient)
+      session.putGradient(spec, made[i].data, gradients.parameters, "d_");
+  }
+  return llvm::Error::success();
+}
+
 /// Compiles the source in another way and runs it once.
 llvm::Expected<std::vector<ResultTensor>>
-Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs) {
+Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs,
+                     const Tensors *ofResults, Gradients *gradients) {
   progress.start("compiling for verification");
   auto compiled = program.compileAs(
       {oracle, /*exposeRouting=*/true, replay, !blocks.empty()});
@@ -129,8 +170,11 @@ Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs) {
     return error;
   progress.finish();
   std::vector<ResultTensor> results;
-  if (llvm::Error error =
-          toError((*session)->invoke(program.entry().name, inputs, results)))
+  llvm::Error error =
+      gradients
+          ? runBackward(**session, inputs, *ofResults, results, *gradients)
+          : toError((*session)->invoke(program.entry().name, inputs, results));
+  if (error)
     return error;
   return results;
 }
@@ -217,8 +261,24 @@ llvm::Error Verifier::checkValues(const RowSubset &rows, const Tensors &results,
   return llvm::Error::success();
 }
 
+void Verifier::checkGradients(const Gradients &expected, const Gradients &found,
+                              Verification &verification) {
+  auto compare = [&](const std::string &name, const TensorView &wanted,
+                     const TensorView &got) {
+    verification.bound =
+        std::max(verification.bound, relativeBound(wanted.dtype));
+    verification.values.add(compareValues(name, wanted, got));
+  };
+  for (size_t i = 0; i < expected.inputs.size(); ++i)
+    compare(expected.specs[i].name, viewOf(expected.inputs[i]),
+            viewOf(found.inputs[i]));
+  for (const auto &[name, tensor] : expected.parameters.tensors())
+    compare(name, tensor.view(), found.parameters.tensors().at(name).view());
+}
+
 llvm::Expected<Verification>
-Verifier::run(const Inputs &inputs, const std::vector<ResultTensor> &results) {
+Verifier::run(const Inputs &inputs, const std::vector<ResultTensor> &results,
+              const Gradients *gradients) {
   Verification verification;
   verification.allRows = inputs.rows();
   int64_t wanted = options.verifyRows > 0 ? options.verifyRows : inputs.rows();
@@ -232,6 +292,9 @@ Verifier::run(const Inputs &inputs, const std::vector<ResultTensor> &results) {
   verification.rows = rows.count();
 
   Tensors whole = inputs.views();
+  // Behind the entry's own: gradients of results.
+  Tensors ofResults(whole.begin() + program.entry().inputs.size(), whole.end());
+  whole.resize(program.entry().inputs.size());
   addBlocks(rows, inputs, whole);
 
   // The routing of the run: a bundle keeps it to itself, so the same program
@@ -264,7 +327,9 @@ Verifier::run(const Inputs &inputs, const std::vector<ResultTensor> &results) {
   for (size_t gate = 0; gate < gates.size(); ++gate)
     if (gates[gate].takesReplay)
       replayed.push_back(routing[2 * gate + 1]);
-  auto oracle = runProgram(/*oracle=*/true, /*replay=*/true, replayed);
+  Gradients expected;
+  auto oracle = runProgram(/*oracle=*/true, /*replay=*/true, replayed,
+                           &ofResults, gradients ? &expected : nullptr);
   if (!oracle)
     return oracle.takeError();
   if (llvm::Error error =
@@ -272,16 +337,18 @@ Verifier::run(const Inputs &inputs, const std::vector<ResultTensor> &results) {
     return error;
   if (llvm::Error error = checkValues(rows, own, *oracle, verification))
     return error;
+  if (gradients)
+    checkGradients(expected, *gradients, verification);
   return verification;
 }
 
 llvm::Expected<Verification>
 tools::verify(const LoadedProgram &program, const RunOptions &options,
               const Inputs &inputs, const std::vector<ResultTensor> &results,
-              Progress &progress) {
+              const Gradients *gradients, Progress &progress) {
   auto started = std::chrono::steady_clock::now();
   llvm::Expected<Verification> verification =
-      Verifier(program, options, progress).run(inputs, results);
+      Verifier(program, options, progress).run(inputs, results, gradients);
   if (verification)
     verification->seconds = std::chrono::duration<double>(
                                 std::chrono::steady_clock::now() - started)

@@ -8,6 +8,7 @@
 #include "Inputs.h"
 #include "LoadedProgram.h"
 #include "Progress.h"
+#include "RankSessions.h"
 
 #include "session/Session.h"
 
@@ -29,11 +30,12 @@ struct Verification {
 /// Compares the results of a run with the oracle: the decomposed program on the
 /// same inputs and weights. First the run's choices of experts must be
 /// admissible; then the oracle runs with these choices and its values are
-/// compared. `results` are all the results of the run.
+/// compared, and so are `gradients` (null: none were computed) with those of
+/// its own way back. `results` are all the results of the run.
 llvm::Expected<Verification>
 verify(const LoadedProgram &program, const RunOptions &options,
        const Inputs &inputs, const std::vector<runtime::ResultTensor> &results,
-       Progress &progress);
+       const Gradients *gradients, Progress &progress);
 
 } // namespace moira::tools
 

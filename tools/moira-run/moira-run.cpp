@@ -53,6 +53,8 @@ private:
   void describe();
   llvm::Error finish();
 
+  /// What is written, but for gradients of parameters.
+  std::vector<TensorSpec> outputSpecs() const;
   const std::string &entryName() const { return program->entry().name; }
 
   const RunOptions &options;
@@ -64,6 +66,7 @@ private:
   std::unique_ptr<Grid> grid;
   std::unique_ptr<RankSessions> sessions;
   std::vector<ResultTensor> results; ///< of all ranks
+  std::optional<Gradients> gradients;
   Report report;
 };
 } // namespace
@@ -92,13 +95,12 @@ llvm::Error Run::prepare() {
   const EntrySpec &entry = program->entry();
   if (llvm::Error error = checkRanks())
     return error;
-  llvm::Expected<Inputs> planned = Inputs::plan(entry, options);
+  llvm::Expected<Inputs> planned = Inputs::plan(program->signature(), options);
   if (!planned)
     return planned.takeError();
   inputs = std::move(*planned);
   if (!options.output.empty()) {
-    llvm::ArrayRef<TensorSpec> own(entry.results.data(), program->ownResults());
-    if (llvm::Error error = checkOutput(options.output, own))
+    if (llvm::Error error = checkOutput(options.output, outputSpecs()))
       return error;
   }
   auto made = Grid::create(launch, options.grid, entry.ranks);
@@ -111,6 +113,19 @@ llvm::Error Run::prepare() {
     return created.takeError();
   sessions = std::move(*created);
   return plan();
+}
+
+std::vector<TensorSpec> Run::outputSpecs() const {
+  const EntrySpec &entry = program->entry();
+  std::vector<TensorSpec> specs(entry.results.begin(),
+                                entry.results.begin() + program->ownResults());
+  for (size_t i = 0; i < specs.size(); ++i)
+    if (specs[i].name.empty())
+      specs[i].name = concat("result", i);
+  if (options.grad)
+    for (const TensorSpec &spec : inputGradients(entry, *program->backward()))
+      specs.push_back(spec);
+  return specs;
 }
 
 /// What the steps run with.
@@ -184,6 +199,8 @@ llvm::Error Run::runSteps() {
     return llvm::createStringError(options.program + ": " +
                                    llvm::toString(times.takeError()));
   report.firstSeconds = times->front();
+  if (options.grad)
+    report.backward = sessions->backwardTimes();
   if (options.repeat == 0)
     return llvm::Error::success();
   progress.start("runs");
@@ -194,6 +211,10 @@ llvm::Error Run::runSteps() {
     return llvm::createStringError(options.program + ": " +
                                    llvm::toString(times.takeError()));
   report.repeats = std::move(*times);
+  if (options.grad)
+    report.backward.insert(report.backward.end(),
+                           sessions->backwardTimes().begin(),
+                           sessions->backwardTimes().end());
   return llvm::Error::success();
 }
 
@@ -213,6 +234,13 @@ llvm::Error Run::gather() {
   if (!joined)
     return joined.takeError();
   results = std::move(*joined);
+  if (!options.grad)
+    return llvm::Error::success();
+  auto summed =
+      sessions->joinGradients(program->entry(), *program->backward(), *inputs);
+  if (!summed)
+    return summed.takeError();
+  gradients = std::move(*summed);
   return llvm::Error::success();
 }
 
@@ -224,11 +252,11 @@ void Run::describe() {
   report.variant = entry.variants[report.step.variant].name;
   report.schedule = entry.variants[report.step.variant].schedule;
   report.cpu = manifest.target.cpu;
-  for (size_t i = 0; i < entry.inputs.size(); ++i)
-    report.inputs.push_back(
-        concat(entry.inputs[i].name, ": ",
-               toString(entry.inputs[i].dtype, inputs->views()[i].shape), ", ",
-               inputs->origin(i)));
+  std::vector<TensorSpec> given = program->signature().inputs;
+  for (size_t i = 0; i < given.size(); ++i)
+    report.inputs.push_back(concat(
+        given[i].name, ": ", toString(given[i].dtype, inputs->views()[i].shape),
+        ", ", inputs->origin(i)));
   report.weights = options.weights.empty() ? "random" : options.weights;
   report.seed = options.seed;
   report.threads = sessions->threads();
@@ -237,6 +265,9 @@ void Run::describe() {
   for (const RankFigures &rank : report.ranks)
     report.weightBytes += rank.weightBytes;
   report.flops = countFlops(entry, report.step);
+  // The way back has about two products for each of the forward pass.
+  if (options.grad)
+    report.flops *= 3;
   report.memory = sessions->memory();
   report.seconds = sessions->parts();
   report.grid = options.grid;
@@ -249,18 +280,23 @@ void Run::describe() {
 /// What only the first process does, after all ranks have ended.
 llvm::Error Run::finish() {
   if (options.verify) {
-    auto verification = verify(*program, options, *inputs, results, progress);
+    auto verification = verify(*program, options, *inputs, results,
+                               gradients ? &*gradients : nullptr, progress);
     if (!verification)
       return verification.takeError();
     report.verification = std::move(*verification);
   }
-  size_t own = program->ownResults();
-  if (!options.output.empty())
-    if (llvm::Error error = writeOutput(
-            options.output,
-            llvm::ArrayRef(program->entry().results).take_front(own),
-            llvm::ArrayRef(results).take_front(own)))
+  if (!options.output.empty()) {
+    std::vector<ResultTensor> written(results.begin(),
+                                      results.begin() + program->ownResults());
+    if (gradients)
+      written.insert(written.end(), gradients->inputs.begin(),
+                     gradients->inputs.end());
+    if (llvm::Error error =
+            writeOutput(options.output, outputSpecs(), written,
+                        gradients ? &gradients->parameters : nullptr))
       return error;
+  }
   if (options.json)
     report.printJson(llvm::outs());
   else

@@ -246,6 +246,10 @@ typedef struct moira_api {
   int64_t (*all_reduce)(moira_ctx *ctx, const void *in, void *out,
                         int64_t count, int32_t dtype);
   int64_t (*reduce_weights)(moira_ctx *ctx, const moira_reduce *reduce);
+
+  /* Copies the rows of the exchange's chunk from `away` to `home`, where all
+   * rows at this rank's experts stand in the order of one chunk. */
+  void (*merge_rows)(moira_ctx *ctx, const moira_exchange *exchange);
 } moira_api;
 
 /* The context: first argument of every generated function. Generated code
@@ -273,11 +277,18 @@ struct moira_ctx {
 typedef void (*moira_step_entry)(moira_ctx *ctx, const moira_buffer *inputs);
 
 /* Returns an upper bound, in bytes, of the workspace that the step allocates
- * on worker 0 for inputs of these shapes (data pointers are not read). Each
+ * on worker 0 for inputs of these shapes. Of data only numbers are read: inputs
+ * of rank 0 and type i64. Each
  * allocation counts as its size rounded up to 64. -1: not known from shapes
  * (the oracle's steps); the arena grows as the step asks. */
 typedef int64_t (*moira_workspace_entry)(moira_ctx *ctx,
                                          const moira_buffer *inputs);
+
+/* Writes upper bounds of the sizes of the results for such inputs, result after
+ * result and dim after dim; of a result of rank 0 one of its value where it is
+ * an i64 that bounds sizes. -1: not known. Not every variant has one. */
+typedef void (*moira_shapes_entry)(moira_ctx *ctx, const moira_buffer *inputs,
+                                   int64_t *bounds);
 
 /* Packs one slice of a parameter: `source` is compact and row-major, aligned to
  * the element; `packed` receives the slice's packed bytes. Several slices may

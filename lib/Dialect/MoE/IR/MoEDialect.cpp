@@ -141,7 +141,8 @@ LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
   // Notes that passes leave for each other.
   if (llvm::is_contained({"moe.abi", "moe.cost", "moe.flops_per_token",
                           "moe.kind", "moe.layers", "moe.numerics", "moe.ranks",
-                          "moe.schedule", "moe.update", "moe.variant"},
+                          "moe.routing", "moe.schedule", "moe.update",
+                          "moe.variant"},
                          name))
     return success();
   return op->emitOpError("expected no attribute '") << name << "' on an op";

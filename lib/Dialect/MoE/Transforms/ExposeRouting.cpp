@@ -43,6 +43,9 @@ static LogicalResult exposeGates(func::FuncOp function, ArrayRef<GateOp> gates,
   Operation *terminator = function.getBody().front().getTerminator();
   // What is for the way back alone stays last.
   unsigned position = function.getNumResults();
+  if (function->hasAttr(kResidualsAttrName))
+    function->setAttr(kRoutingAttrName, Builder(function).getI64IntegerAttr(
+                                            2 * int64_t(gates.size())));
   if (auto residuals = function->getAttrOfType<IntegerAttr>(kResidualsAttrName))
     position -= residuals.getInt();
   for (GateOp gate : gates) {

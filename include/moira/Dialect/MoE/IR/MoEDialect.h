@@ -59,6 +59,8 @@ inline constexpr llvm::StringLiteral kNumericsAttrName = "moe.numerics";
 /// results, the last ones, are for it alone (I64).
 inline constexpr llvm::StringLiteral kBackwardAttrName = "moe.backward";
 inline constexpr llvm::StringLiteral kResidualsAttrName = "moe.residuals";
+/// How many results before those are the routing that was made visible (I64).
+inline constexpr llvm::StringLiteral kRoutingAttrName = "moe.routing";
 /// Attributes of that function's results: the name of the parameter whose
 /// gradient it is (StringAttr), or the number of the input (I64).
 inline constexpr llvm::StringLiteral kGradientAttrName = "moe.gradient";
