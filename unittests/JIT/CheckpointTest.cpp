@@ -8,13 +8,10 @@
 #include "collective/Communicator.h"
 #include "collective/InProcess.h"
 #include "io/Safetensors.h"
-#include "moira/JIT/ParseProgram.h"
 #include "session/Checkpoint.h"
 #include "session/Optimizer.h"
 #include "session/Residuals.h"
 
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 
@@ -50,15 +47,7 @@ std::shared_ptr<const Program> layer(int ranks, int copies, int spare = 0) {
   options.pipeline.packGradients = true;
   options.pipeline.updates = {"adamw"};
   options.pipeline.rowClasses = {mlir::moe::RowClass::Prefill};
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  auto module = parseProgram(
-      std::string(MOIRA_SOURCE_DIR) + "/examples/mixtral/tiny.mlir", context);
-  EXPECT_TRUE(bool(module)) << llvm::toString(module.takeError());
-  auto made = compile(**module, options);
-  EXPECT_TRUE(bool(made)) << llvm::toString(made.takeError());
-  return program = made ? *made : nullptr;
+  return program = compileFile("examples/mixtral/tiny.mlir", options);
 }
 
 std::vector<float> fractions(int64_t count, int seed) {
