@@ -160,8 +160,8 @@ typedef struct moira_plan_options {
 MOIRA_API int32_t moira_session_set_plan(moira_session *session,
                                          const moira_plan_options *plan);
 
-/* Runs one step of `entry` (NULL: the only one that is no way back). `inputs` are read during the
- * call only. `results` has `result_count` elements, as many as the entry has
+/* Runs one step of `entry` (NULL: the only one that is no way back). `inputs`
+ * are read during the call only. `results` has `result_count` elements, as many as the entry has
  * results: where an element is NULL, it receives a new tensor, which the
  * caller ends with its `deleter`; else it is the caller's tensor, of the very
  * type and shape that the step produces, and is filled. After a failure every
