@@ -2,7 +2,8 @@
  * Exceptions.
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
- * moira/abi.h: the whole contract between generated code and the runtime.
+ * moira/abi.h: the whole contract between generated code and the runtime;
+ * docs/abi.md explains the design.
  *
  * Generated code has no undefined symbol of ours: whatever it needs it reaches
  * through `ctx->api`. It keeps no mutable globals, since ranks may be threads.
@@ -13,8 +14,6 @@
  * function of the table is a no-op that returns NULL, and generated code
  * returns at the next allocation. The session reads the error at the end of
  * the step. Nothing unwinds.
- *
- * docs/abi.md explains the design.
  */
 #ifndef MOIRA_ABI_H
 #define MOIRA_ABI_H
@@ -270,10 +269,8 @@ struct moira_ctx {
   void *session;             /* the runtime's own state */
 };
 
-/* The entries of a bundle. */
-
-/* Runs one step. `inputs` are the function's non-parameter arguments in order;
- * results go through api->result. */
+/* An entry of a bundle: runs one step. `inputs` are the function's
+ * non-parameter arguments in order; results go through api->result. */
 typedef void (*moira_step_entry)(moira_ctx *ctx, const moira_buffer *inputs);
 
 /* Returns an upper bound, in bytes, of the workspace that the step allocates
