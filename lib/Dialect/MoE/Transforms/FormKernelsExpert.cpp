@@ -42,10 +42,14 @@ LogicalResult ExpertMatcher::match() {
   // Every further round stores one tensor more, or takes one out of a kernel.
   while (result == Plan::Again)
     result = plan();
-  if (result == Plan::Done && planned.kernels.empty() && planned.sums.empty() &&
-      !(stored.empty() && sums.empty()))
-    return fail(stored.empty() ? nullptr : stored.front().getDefiningOp(),
-                "elementwise work on rows with no contraction before it");
+  bool hasWork = !stored.empty() || !sums.empty();
+  if (result == Plan::Done && hasWork && planned.kernels.empty() &&
+      planned.sums.empty()) {
+    if (planned.missed.empty())
+      return fail(nullptr, "work on rows that no kernel takes");
+    mismatch = planned.missed.front();
+    return failure();
+  }
   return success(result == Plan::Done);
 }
 
