@@ -318,6 +318,12 @@ TEST(Decider, Explains) {
   for (const char *part : {"step 4: r=", "chosen", "unqualified", "other class",
                            "predicted us", "r=0"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  std::string json = why.toJson(decider->candidates());
+  EXPECT_EQ(json.find('\n'), std::string::npos);
+  for (const char *part :
+       {"\"step\":4", "\"reason\":", "\"verdict\":\"unqualified\"",
+        "\"plan\":\"r=1 degree=4 hierarchical shadow=2\"", "\"expected\":"})
+    EXPECT_NE(json.find(part), std::string::npos) << part << "\n" << json;
 }
 
 TEST(Decider, RefusesSpacesThatDoNotFit) {
@@ -381,6 +387,14 @@ TEST(Candidates, AreListedOnce) {
   EXPECT_EQ(list.size(), 1 + 3 * (2 * 4 * 2 + 1));
   EXPECT_EQ(list[0].describe(), "r=0");
   EXPECT_EQ(list.back().describe(), "r=1 degree=8 hierarchical shadow=2");
+  const int32_t table[] = {0};
+  moira_plan plan = list.back().toPlan(table, 6);
+  EXPECT_EQ(plan.variant, list.back().variant);
+  EXPECT_EQ(plan.degree, 8);
+  EXPECT_EQ(plan.exchange, 1);
+  EXPECT_EQ(plan.slots, 6);
+  EXPECT_EQ(plan.slot_table, table);
+  EXPECT_EQ(list[0].toPlan(nullptr, 6).slots, 0);
   SelectionSpace other = small.space;
   EXPECT_EQ(other.hash(), small.space.hash());
   other.variants[0].numerics = "x";
