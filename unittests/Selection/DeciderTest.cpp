@@ -244,6 +244,31 @@ TEST(Decider, KeepsToItsClassAndToWhatIsQualified) {
             3u);
 }
 
+/// One rank, one expert, no rows; and more ranks than are told apart.
+TEST(Decider, SmallestAndLargestGrids) {
+  for (auto [ranks, experts] : {std::pair(1, 1), std::pair(1, 5),
+                                std::pair(2, 1), std::pair(128, 128)}) {
+    Machine machine{ranks == 128 ? cluster(16, 8)
+                                 : Topology::uniform(ranks, 1e9, 1e-6),
+                    layerShape(ranks, experts, 64, 64, 2),
+                    {},
+                    {}};
+    setKernels(machine, 1e5, 1e12, 1e-6);
+    auto decider = machine.decider();
+    Told told(ranks, experts);
+    for (int64_t step = 0; step < 40; ++step) {
+      told.record.step = step;
+      told.record.timedStep = step - 1;
+      int32_t rows = step % 3 ? int32_t(step) : 0;
+      std::fill(told.counts.begin(), told.counts.end(), rows);
+      Result<Decision> decision = decider->decide(told.record);
+      ASSERT_TRUE(decision.ok()) << decision.status().message;
+      ASSERT_GE(decision->seconds, 0);
+      ASSERT_LT(decision->seconds, 10);
+    }
+  }
+}
+
 TEST(Decider, TriesBothExtremes) {
   Small small;
   auto decider = small.decider();
