@@ -159,7 +159,7 @@ TEST(Regret, RecordedTrace) {
     };
     Outcome outcome = play(machine, 500, loadsOf, {}, false,
                            concat("A, recorded layer ", layer).c_str());
-    EXPECT_LE(outcome.regret(), 0.025) << layer;
+    EXPECT_LE(outcome.regret(), 0.02) << layer;
     EXPECT_GE(outcome.speedup(machine.space().candidates()), 1.3) << layer;
   }
 }
