@@ -81,6 +81,11 @@ struct Calibration {
   /// What the model says for a point of this kind.
   double predict(const CalibrationPoint &point) const;
 
+  /// A description (docs/topology.md) of nodes with these links, a switch in
+  /// each and a card for each. Fails where links that it needs were not
+  /// measured.
+  Result<std::string> describe(int nodes, int ranksPerNode) const;
+
   /// JSON; numbers keep all their bits. `name` stands before error messages.
   std::string toJson() const;
   static Result<Calibration> parse(const std::string &json,

@@ -39,6 +39,26 @@ std::string Calibration::toJson() const {
   return json.dump(2) + "\n";
 }
 
+Result<std::string> Calibration::describe(int nodes, int ranksPerNode) const {
+  OrderedJson json = {
+      {"name", machine}, {"nodes", nodes}, {"ranks_per_node", ranksPerNode}};
+  auto add = [&](const char *key, const LinkCost &link) {
+    json[key] = {{"bandwidth", 1 / link.secondsPerByte},
+                 {"latency", link.latency},
+                 {"overhead", link.overhead}};
+    return link.secondsPerByte > 0
+               ? Status()
+               : Status(MOIRA_INVALID_ARGUMENT,
+                        concat("calibration: expected points of ", key,
+                               " links that tell their bandwidth, got none"));
+  };
+  if (ranksPerNode > 1)
+    MOIRA_RETURN_IF_ERROR(add("intra", intra));
+  if (nodes > 1)
+    MOIRA_RETURN_IF_ERROR(add("inter", inter));
+  return json.dump(2) + "\n";
+}
+
 static KernelCurve readCurve(const JsonReader &json) {
   KernelCurve curve;
   curve.call = json.at("call").number(0);

@@ -287,5 +287,13 @@ void LayerModel::timeShadows() {
     }
     way.there = *std::max_element(there.begin(), there.end());
     way.back = *std::max_element(back.begin(), back.end());
+    // On a large grid all owners are taken for the first one: to list the
+    // messages of each would take seconds.
+    if (lanes == 1) {
+      way.roundsThere.clear();
+      way.roundsBack.clear();
+      shadowWays.assign(ranks, ShadowWay(way));
+      break;
+    }
   }
 }

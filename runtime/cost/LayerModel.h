@@ -50,7 +50,8 @@ public:
   /// The lasting table, [ranks, slots]; null: LayerShape::evenTable. Loads must
   /// be set anew.
   Status setPlacement(const int32_t *slotTable);
-  /// counts[ranks, experts]: rows that travel. `order` has the experts that are
+  /// counts[ranks, experts]: rows that travel (with the padded layout the
+  /// capacity, for all). `order` has the experts that are
   /// shadowed first, `shadows` of them. Both stay as they are while asked for.
   void setLoads(const int32_t *counts, const int32_t *order, int shadows);
   /// Times of a plan that passes `check`, with no more shadows than the order

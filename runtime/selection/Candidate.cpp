@@ -27,6 +27,16 @@ std::string Candidate::describe() const {
   return text;
 }
 
+moira_plan Candidate::toPlan(const int32_t *slotTable, int slots) const {
+  moira_plan result{};
+  result.variant = variant;
+  result.degree = plan.degree;
+  result.exchange = plan.exchange;
+  result.slots = slotTable ? slots : 0;
+  result.slot_table = slotTable;
+  return result;
+}
+
 Status SelectionSpace::check(const LayerModel &model) const {
   auto invalid = [](const std::string &what) {
     return Status(MOIRA_INVALID_ARGUMENT, "selection: expected " + what);

@@ -28,6 +28,9 @@ struct Candidate {
 
   /// Such as "r=2 degree=4 hierarchical shadow=1".
   std::string describe() const;
+  /// As generated code and exchanges read it. With shadows, or over a lasting
+  /// table, [ranks, slots] of that; it is not copied.
+  moira_plan toPlan(const int32_t *slotTable, int slots) const;
 };
 
 /// Where candidates come from.

@@ -232,6 +232,7 @@ void Decider::note(const SharedStep &record, const BucketKey &key) {
   const Bucket *bucket = history.peek(key);
   if (bucket && settled(*bucket) && bucket->choice == past.candidate) {
     past.predicted = bucket->predicted;
+    past.rough = true;
     return;
   }
   setLoads(record.counts, 1);
@@ -331,6 +332,7 @@ int Decider::pickTrial(const SharedStep &record, const Bucket &bucket, int best,
 }
 
 Decision Decider::chooseFully(const SharedStep &record, Bucket &bucket) {
+  history.fade(bucket);
   predictAll(bucket);
   int best = ordered[0];
   for (int32_t c : ordered)
@@ -435,10 +437,12 @@ Result<Decision> Decider::decide(const SharedStep &record,
   past.step = step;
   past.candidate = decision.candidate;
   past.predicted = 0;
+  past.rough = false;
   past.key = BucketKey();
   if (wanted.lag == 0 && bucket) {
     past.key = bucket->key;
     int c = decision.candidate;
+    past.rough = !asked;
     past.predicted = !asked           ? bucket->predicted
                      : careful[c] > 0 ? careful[c]
                                       : quick[c];

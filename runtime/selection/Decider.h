@@ -109,6 +109,8 @@ struct Explanation {
   std::vector<Row> rows; ///< by candidate
 
   std::string toText(const std::vector<Candidate> &candidates) const;
+  /// The same as one line of JSON, times in seconds.
+  std::string toJson(const std::vector<Candidate> &candidates) const;
 };
 
 /// Chooses for one layer. Every rank has one and tells it the same: so all

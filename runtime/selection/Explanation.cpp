@@ -1,6 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "cost/JsonReader.h"
 #include "selection/Decider.h"
 
 #include <cstdio>
@@ -57,11 +58,39 @@ void Decider::explain(const SharedStep &record, const Decision &decision,
   }
 }
 
+static const char *const verdicts[] = {
+    "chosen",      "slower",      "far slower by the model",
+    "unqualified", "other class", "not asked"};
+
+std::string
+Explanation::toJson(const std::vector<Candidate> &candidates) const {
+  OrderedJson json = {{"step", step},
+                      {"chosen", candidates[decision.candidate].describe()},
+                      {"reason", reasonName(decision.reason)},
+                      {"bucket",
+                       {{"load", bucket.load},
+                        {"skew", bucket.skew},
+                        {"expert", bucket.expert}}},
+                      {"candidates", OrderedJson::array()}};
+  for (const Row &row : rows) {
+    OrderedJson entry = {{"plan", candidates[row.candidate].describe()},
+                         {"variant", candidates[row.candidate].variant},
+                         {"verdict", verdicts[row.verdict]}};
+    if (row.predicted > 0)
+      entry["predicted"] = row.predicted;
+    if (row.expected > 0)
+      entry["expected"] = row.expected;
+    if (row.trials > 0) {
+      entry["measured_over_predicted"] = row.measured;
+      entry["trials"] = row.trials;
+    }
+    json["candidates"].push_back(entry);
+  }
+  return json.dump();
+}
+
 std::string
 Explanation::toText(const std::vector<Candidate> &candidates) const {
-  static const char *const verdicts[] = {
-      "chosen",      "slower",      "far slower by the model",
-      "unqualified", "other class", "not asked"};
   std::string text =
       concat("step ", step, ": ", candidates[decision.candidate].describe(),
              " (", reasonName(decision.reason), ")\n");

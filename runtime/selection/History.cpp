@@ -105,18 +105,30 @@ bool History::add(const PastStep &step, double seconds) {
   double wanted = expect(*bucket, step.candidate);
   double ratio = seconds / step.predicted;
   drift.add(std::clamp(ratio / wanted, 0.25, 4.0), 4);
-  // One step that was held up must not count for many.
-  double seen =
-      bucket->ratios[step.candidate].count + byCandidate[step.candidate].count;
-  double width = seen >= 2 ? 1.5 : 16;
-  ratio = std::clamp(ratio, wanted / width, wanted * width);
-  all.add(ratio, allLimit);
-  byCandidate[step.candidate].add(ratio, candidateLimit);
-  bucket->ratios[step.candidate].add(ratio, bucketLimit);
+  if (!step.rough)
+    learn(*bucket, step.candidate, ratio, wanted);
   if (drift.count < 4 || (drift.mean < 1.25 && drift.mean > 0.8))
     return false;
   forget();
   return true;
+}
+
+void History::learn(Bucket &bucket, int candidate, double ratio,
+                    double wanted) {
+  // One step that was held up must not count for many.
+  double seen = bucket.ratios[candidate].count + byCandidate[candidate].count;
+  double width = seen >= 2 ? 1.5 : 16;
+  ratio = std::clamp(ratio, wanted / width, wanted * width);
+  all.add(ratio, allLimit);
+  byCandidate[candidate].add(ratio, candidateLimit);
+  bucket.ratios[candidate].add(ratio, bucketLimit);
+}
+
+void History::fade(Bucket &bucket) const {
+  // By half in 23 full decisions: a candidate that once seemed bad here is
+  // believed to be what it is elsewhere, and may be tried again.
+  for (Ratio &ratio : bucket.ratios)
+    ratio.count *= 0.97;
 }
 
 void History::unsettle() {

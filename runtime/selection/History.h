@@ -57,6 +57,9 @@ struct PastStep {
   int64_t step = -1;
   int candidate = -1;
   double predicted = 0; ///< under the loads that it had; 0: not known
+  /// That is of earlier loads in the bucket: near enough to see drift by, not
+  /// to learn from.
+  bool rough = false;
   BucketKey key;
   std::vector<int32_t> shadows; ///< experts, as its plan has
 };
@@ -85,6 +88,8 @@ public:
   /// expected, in which case most has been forgotten.
   bool add(const PastStep &step, double seconds);
 
+  /// Lets what was measured in a bucket long ago count less.
+  void fade(Bucket &bucket) const;
   /// Buckets keep what was measured and decide anew.
   void unsettle();
   void forget();
@@ -96,6 +101,7 @@ public:
   int64_t forgotten = 0;
 
 private:
+  void learn(Bucket &bucket, int candidate, double ratio, double wanted);
   static uint64_t slotOf(const BucketKey &key);
 
   std::array<PastStep, pastSteps> ring;

@@ -4,6 +4,7 @@
 #include "cost/Calibration.h"
 #include "base/Draws.h"
 #include "cost/LeastSquares.h"
+#include "cost/Topology.h"
 
 #include <gtest/gtest.h>
 
@@ -130,6 +131,28 @@ TEST(Calibration, JsonKeepsAllBits) {
   EXPECT_EQ(read->toJson(), fitted.toJson());
   EXPECT_EQ(read->forward.seconds, fitted.forward.seconds);
   EXPECT_EQ(read->machine, "a \"machine\"");
+}
+
+TEST(Calibration, DescribesAClusterOfItsLinks) {
+  Points points;
+  for (double bytes : {1e3, 1e6}) {
+    points.push_back({Measured::Intra, 1, bytes, 1e-6 + bytes / 50e9});
+    points.push_back({Measured::Inter, 1, bytes, 5e-6 + bytes / 10e9});
+  }
+  Calibration fitted = *Calibration::fit(points, "two");
+  Result<std::string> text = fitted.describe(2, 4);
+  ASSERT_TRUE(text.ok());
+  Result<Topology> topology = Topology::parse(*text);
+  ASSERT_TRUE(topology.ok()) << topology.status().message;
+  EXPECT_EQ(topology->ranks(), 8);
+  EXPECT_NEAR(topology->messageSeconds(0, 1, 1000000), 1e-6 + 1e6 / 50e9, 1e-8);
+  EXPECT_NEAR(topology->messageSeconds(0, 4, 1000000), 5e-6 + 1e6 / 10e9, 1e-7);
+  Calibration one = *Calibration::fit({points[0], points[2]});
+  EXPECT_TRUE(one.describe(1, 4).ok());
+  EXPECT_EQ(one.describe(2, 1).status().message,
+            "calibration: expected points of inter links that tell their "
+            "bandwidth, got none");
+  EXPECT_TRUE(Topology::parse(*one.describe(1, 1)).ok());
 }
 
 TEST(Calibration, RefusesOtherPointsAndFiles) {

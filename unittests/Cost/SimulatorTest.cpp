@@ -7,6 +7,7 @@
 #include "collective/Communicator.h"
 #include "collective/InProcess.h"
 #include "collective/VirtualClock.h"
+#include "cost/CollectiveCost.h"
 
 #include <gtest/gtest.h>
 
@@ -238,4 +239,89 @@ TEST(Simulator, ReadsSlotTables) {
                 .status()
                 .message,
             "slot table: rank 0 slot 0: expected -1 or a unit below 4, got 9");
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Seconds of a real collective on the virtual clock, all ranks beginning at 0.
+template <typename Body>
+double timed(const Topology &topology, const Body &body,
+             int64_t stagingBytes = int64_t(64) << 20) {
+  int ranks = topology.ranks();
+  auto network = std::make_shared<VirtualNetwork>(topology);
+  auto ends = makeInProcess(ranks);
+  std::vector<double> seconds(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options;
+      options.clock = std::make_shared<VirtualClock>(network, 0);
+      options.stagingBytes = stagingBytes;
+      auto made = Communicator::create(std::move(ends[rank]), options);
+      EXPECT_TRUE(body(**made).ok());
+      seconds[rank] = options.clock->seconds();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+} // namespace
+
+TEST(CollectiveCost, IsTheRuntimeOnTheVirtualClock) {
+  const Topology clusters[] = {cluster(2, 2, 1e6, 1e5), cluster(2, 3, 1e6, 2e5),
+                               Topology::uniform(17, 1e6, 1e-4),
+                               Topology::uniform(1, 1, 0)};
+  for (const Topology &topology : clusters)
+    for (int64_t count : {0, 1, 5, 1000}) {
+      int ranks = topology.ranks();
+      CollectiveCost whole(topology), blocks(topology, 1024);
+      double executed = timed(topology, [&](Communicator &group) {
+        std::vector<float> data(count);
+        return group.allReduce(data.data(), count, MOIRA_F32, Reduction::Sum);
+      });
+      EXPECT_NEAR(whole.allReduce(count, 4), executed, 1e-9 * executed);
+      executed = timed(
+          topology,
+          [&](Communicator &group) {
+            std::vector<float> data(count);
+            return group.allReduce(data.data(), count, MOIRA_F32,
+                                   Reduction::Sum);
+          },
+          1024);
+      EXPECT_NEAR(blocks.allReduce(count, 4), executed, 1e-9 * executed);
+      executed = timed(
+          topology,
+          [&](Communicator &group) {
+            std::vector<double> in(count * ranks), out(count);
+            return group.reduceScatter(in.data(), out.data(), count, MOIRA_F64,
+                                       Reduction::Sum);
+          },
+          1024);
+      EXPECT_NEAR(blocks.reduceScatter(count, 8), executed, 1e-9 * executed);
+      executed = timed(topology, [&](Communicator &group) {
+        std::vector<char> mine(count), all(count * ranks);
+        return group.allGather(mine.data(), count, all.data());
+      });
+      EXPECT_NEAR(whole.allGather(count), executed, 1e-9 * executed);
+      // Deeper trees: the virtual clock times a rank's second batch with all
+      // other second batches, so before what it waits for has come.
+      if (ranks > 4)
+        continue;
+      executed = timed(topology, [&](Communicator &group) {
+        std::vector<char> data(count);
+        return group.broadcast(ranks / 2, data.data(), count);
+      });
+      EXPECT_NEAR(whole.broadcast(ranks / 2, count), executed, 1e-9 * executed);
+    }
+}
+
+TEST(CollectiveCost, TreesTakeTheirDepth) {
+  Topology eight = Topology::uniform(8, 100, 0);
+  CollectiveCost tree(eight);
+  // The root sends three times; the last to have it got it over three hops that
+  // began with its first.
+  EXPECT_DOUBLE_EQ(tree.broadcast(3, 100), 3);
 }

@@ -244,6 +244,31 @@ TEST(Decider, KeepsToItsClassAndToWhatIsQualified) {
             3u);
 }
 
+/// One rank, one expert, no rows; and more ranks than are told apart.
+TEST(Decider, SmallestAndLargestGrids) {
+  for (auto [ranks, experts] : {std::pair(1, 1), std::pair(1, 5),
+                                std::pair(2, 1), std::pair(128, 128)}) {
+    Machine machine{ranks == 128 ? cluster(16, 8)
+                                 : Topology::uniform(ranks, 1e9, 1e-6),
+                    layerShape(ranks, experts, 64, 64, 2),
+                    {},
+                    {}};
+    setKernels(machine, 1e5, 1e12, 1e-6);
+    auto decider = machine.decider();
+    Told told(ranks, experts);
+    for (int64_t step = 0; step < 40; ++step) {
+      told.record.step = step;
+      told.record.timedStep = step - 1;
+      int32_t rows = step % 3 ? int32_t(step) : 0;
+      std::fill(told.counts.begin(), told.counts.end(), rows);
+      Result<Decision> decision = decider->decide(told.record);
+      ASSERT_TRUE(decision.ok()) << decision.status().message;
+      ASSERT_GE(decision->seconds, 0);
+      ASSERT_LT(decision->seconds, 10);
+    }
+  }
+}
+
 TEST(Decider, TriesBothExtremes) {
   Small small;
   auto decider = small.decider();
@@ -318,6 +343,12 @@ TEST(Decider, Explains) {
   for (const char *part : {"step 4: r=", "chosen", "unqualified", "other class",
                            "predicted us", "r=0"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  std::string json = why.toJson(decider->candidates());
+  EXPECT_EQ(json.find('\n'), std::string::npos);
+  for (const char *part :
+       {"\"step\":4", "\"reason\":", "\"verdict\":\"unqualified\"",
+        "\"plan\":\"r=1 degree=4 hierarchical shadow=2\"", "\"expected\":"})
+    EXPECT_NE(json.find(part), std::string::npos) << part << "\n" << json;
 }
 
 TEST(Decider, RefusesSpacesThatDoNotFit) {
@@ -381,6 +412,14 @@ TEST(Candidates, AreListedOnce) {
   EXPECT_EQ(list.size(), 1 + 3 * (2 * 4 * 2 + 1));
   EXPECT_EQ(list[0].describe(), "r=0");
   EXPECT_EQ(list.back().describe(), "r=1 degree=8 hierarchical shadow=2");
+  const int32_t table[] = {0};
+  moira_plan plan = list.back().toPlan(table, 6);
+  EXPECT_EQ(plan.variant, list.back().variant);
+  EXPECT_EQ(plan.degree, 8);
+  EXPECT_EQ(plan.exchange, 1);
+  EXPECT_EQ(plan.slots, 6);
+  EXPECT_EQ(plan.slot_table, table);
+  EXPECT_EQ(list[0].toPlan(nullptr, 6).slots, 0);
   SelectionSpace other = small.space;
   EXPECT_EQ(other.hash(), small.space.hash());
   other.variants[0].numerics = "x";
