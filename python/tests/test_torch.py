@@ -416,6 +416,25 @@ class Blocks(Case):
             self.moved.refresh()
             self.assertClose(self.moved(self.x), self.block(self.x), 1e-5)
 
+    def test_type_changes(self):
+        self.moved(self.x)
+        for module in (self.block, self.moved):
+            module.bfloat16()
+        x = self.x.bfloat16()
+        self.assertClose(self.moved(x), self.block(x), 0.05)
+        self.moved.float()
+        self.assertEqual(self.moved(self.x).dtype, torch.float32)
+
+    def test_compiled_model(self):
+        # torch.compile leaves the block out of its graph.
+        model = torch.nn.Sequential(self.moved, torch.nn.Tanh())
+        x = self.x.clone().requires_grad_()
+        y = torch.compile(model, backend="eager")(x)
+        y.sum().backward()
+        wanted = self.x.clone().requires_grad_()
+        self.block(wanted).tanh().sum().backward()
+        self.assertClose(x.grad, wanted.grad, 1e-4)
+
     def test_packed_once(self):
         with torch.no_grad():
             self.moved(self.x)
