@@ -40,7 +40,7 @@ static BlockArgument findParameter(Value value) {
 /// Whether `op` has a meaning only among several ranks.
 static bool isOfRanks(Operation *op) {
   return isCollective(op) ||
-         isa<RankOp, ChunksOp, ReceiveSizesOp, SlotShardsOp>(op);
+         isa<RankOp, ChunksOp, ReceiveSizesOp, SlotShardsOp, MergeRowsOp>(op);
 }
 
 static LogicalResult verifyInput(Operation *op) {
@@ -53,6 +53,8 @@ static LogicalResult verifyInput(Operation *op) {
 static Value getChunk(Operation *op) {
   if (auto sizes = dyn_cast<ReceiveSizesOp>(op))
     return sizes.getChunk();
+  if (auto merge = dyn_cast<MergeRowsOp>(op))
+    return merge.getChunk();
   auto exchange = dyn_cast<ExchangeOp>(op);
   return exchange ? exchange.getChunk() : Value();
 }

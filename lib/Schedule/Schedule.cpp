@@ -20,6 +20,57 @@ namespace mlir::moe {
 using namespace mlir;
 using namespace mlir::moe;
 
+/// Whether `function` is the way back of another one.
+static bool isBackward(func::FuncOp function) {
+  auto module = function->getParentOfType<ModuleOp>();
+  return module &&
+         llvm::any_of(module.getOps<func::FuncOp>(), [&](func::FuncOp other) {
+           auto name =
+               other->getAttrOfType<FlatSymbolRefAttr>(kBackwardAttrName);
+           return name && name.getValue() == function.getName();
+         });
+}
+
+/// Whether `op` only brings rows together, or says how many they are.
+static bool isCheap(Operation *op) {
+  return isa<DispatchOp, tensor::CastOp, tensor::CollapseShapeOp,
+             tensor::DimOp>(op) ||
+         (isPure(op) && op->getNumRegions() == 0 &&
+          llvm::all_of(op->getResultTypes(),
+                       [](Type type) { return type.isIntOrIndex(); }));
+}
+
+/// Moves an exchange, with what brings its rows together, right behind the
+/// values that they are made of: what stands in between overlaps with it.
+static void moveUp(ExchangeOp exchange) {
+  llvm::SetVector<Operation *> moved;
+  moved.insert(exchange);
+  for (size_t i = 0; i < moved.size(); ++i)
+    for (Value operand : moved[i]->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (source && source->getBlock() == exchange->getBlock() &&
+          isCheap(source))
+        moved.insert(source);
+    }
+  SmallVector<Operation *> sorted(moved.begin(), moved.end());
+  llvm::sort(sorted, [](Operation *one, Operation *other) {
+    return one->isBeforeInBlock(other);
+  });
+  for (Operation *op : sorted) {
+    Operation *last = nullptr;
+    for (Value operand : op->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (source && source->getBlock() == op->getBlock() &&
+          (!last || last->isBeforeInBlock(source)))
+        last = source;
+    }
+    if (last)
+      op->moveAfter(last);
+    else
+      op->moveBefore(&op->getBlock()->front());
+  }
+}
+
 namespace {
 
 /// The ops between the rows' arrival at the experts and their way back, all of
@@ -27,6 +78,8 @@ namespace {
 struct Layer {
   llvm::SetVector<Operation *> ops;
   SmallVector<ExchangeOp> backs;
+  /// Rows that are used after the layer too: what a way back needs.
+  SmallVector<Value> kept;
   /// Why the layer cannot be cut: an op and a reason.
   Operation *obstacle = nullptr;
   StringRef reason;
@@ -50,6 +103,8 @@ struct SchedulePass : public moe::impl::SchedulePassBase<SchedulePass> {
           << kind << "'";
       return signalPassFailure();
     }
+    if (isBackward(getOperation()))
+      return overlapExchanges();
     SmallVector<ExchangeOp> starts;
     getOperation().walk([&](ExchangeOp op) {
       if (op.getDirection() == Direction::ToExperts && !op.getChunk() &&
@@ -71,6 +126,7 @@ struct SchedulePass : public moe::impl::SchedulePassBase<SchedulePass> {
   }
 
 private:
+  void overlapExchanges();
   static Layer collect(ExchangeOp start);
   static void check(Layer &layer);
   void cut(Layer &layer, Schedule schedule);
@@ -154,6 +210,13 @@ static bool isRowWise(linalg::LinalgOp op, const Layer &layer) {
   return true;
 }
 
+/// Whether `value` has a row for each row received.
+static bool isRows(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getRank() == 2 && type.isDynamicDim(0) &&
+         !type.isDynamicDim(1);
+}
+
 /// Checks that every op of the layer may run on a part of the rows.
 static void checkOps(Layer &layer) {
   for (Operation *op : layer.ops) {
@@ -167,6 +230,8 @@ static void checkOps(Layer &layer) {
           llvm::any_of(expert.getPerExpert(), isInside) ||
           llvm::any_of(expert.getShared(), isInside))
         layer.refuse(op, "rows that are not all received");
+      if (!llvm::all_of(expert.getResults(), isRows))
+        layer.refuse(op, "sums over all rows of an expert");
       continue;
     }
     auto isNumber = [](Type type) { return type.isIntOrIndex(); };
@@ -176,6 +241,20 @@ static void checkOps(Layer &layer) {
     auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
     if (!linalgOp || !isRowWise(linalgOp, layer))
       layer.refuse(op, "an op that does not treat rows one by one");
+  }
+}
+
+void SchedulePass::overlapExchanges() {
+  SmallVector<ExchangeOp> exchanges;
+  getOperation().walk([&](ExchangeOp op) {
+    if (!op.getChunk() && !hasBufferForm(op))
+      exchanges.push_back(op);
+  });
+  Builder b(&getContext());
+  for (ExchangeOp exchange : exchanges) {
+    exchange->setAttr(kQueueAttrName, b.getStringAttr("communication"));
+    if (exchange.getDirection() == Direction::ToExperts)
+      moveUp(exchange);
   }
 }
 
@@ -189,12 +268,24 @@ void SchedulePass::check(Layer &layer) {
     auto exchange = dyn_cast<ExchangeOp>(op);
     if (exchange && !isBack && exchange.getDirection() == Direction::ToTokens)
       layer.refuse(op, "rows that go elsewhere");
-    for (Operation *user : op->getUsers()) {
-      user = op->getBlock()->findAncestorOpInBlock(*user);
-      if (!isBack && !layer.ops.contains(user))
-        layer.refuse(user, "received rows that are used elsewhere");
-      if (isBack && !last->isBeforeInBlock(user))
-        layer.refuse(user, "rows used before all have come back");
+    for (Value result : op->getResults()) {
+      bool isKept = false;
+      for (Operation *user : result.getUsers()) {
+        user = op->getBlock()->findAncestorOpInBlock(*user);
+        if (!isBack && layer.ops.contains(user))
+          continue;
+        // Sizes are those of all chunks there.
+        if (!isBack && isa<ReceiveSizesOp>(op))
+          continue;
+        if (!isBack && !isRows(result))
+          layer.refuse(user, "received rows that are used elsewhere");
+        if (!last->isBeforeInBlock(user))
+          layer.refuse(user, isBack ? "rows used before all have come back"
+                                    : "received rows that are used elsewhere");
+        isKept = !isBack;
+      }
+      if (isKept)
+        layer.kept.push_back(result);
     }
   }
   for (ExchangeOp back : layer.backs) {
@@ -203,6 +294,30 @@ void SchedulePass::check(Layer &layer) {
         type.isDynamicDim(type.getRank() - 1))
       layer.refuse(back, "rows of unknown size");
   }
+}
+
+/// Lets the sizes of all rows stay for those who use them behind the layer;
+/// returns how many rows they are, if rows are kept.
+static Value keepSizes(Layer &layer, OpBuilder &b) {
+  Value allRows;
+  for (Operation *op : layer.ops) {
+    if (!isa<ReceiveSizesOp>(op))
+      continue;
+    bool isUsed = llvm::any_of(op->getUsers(), [&](Operation *user) {
+      return !layer.ops.contains(op->getBlock()->findAncestorOpInBlock(*user));
+    });
+    if (!isUsed && (allRows || layer.kept.empty()))
+      continue;
+    b.setInsertionPoint(op);
+    Operation *all = b.clone(*op);
+    allRows = all->getResult(1);
+    for (auto [old, result] : llvm::zip(op->getResults(), all->getResults()))
+      old.replaceUsesWithIf(result, [&](OpOperand &use) {
+        return !layer.ops.contains(
+            op->getBlock()->findAncestorOpInBlock(*use.getOwner()));
+      });
+  }
+  return allRows;
 }
 
 void SchedulePass::cut(Layer &layer, Schedule schedule) {
@@ -214,9 +329,10 @@ void SchedulePass::cut(Layer &layer, Schedule schedule) {
     op->setAttr(kStageAttrName, b.getI64IntegerAttr(stage));
   };
 
-  // 1. The loop, with memory for what comes back.
+  // 1. The loop, with memory for what comes back and what is kept.
   ExchangeOp first = layer.backs.front();
   ImplicitLocOpBuilder b(first.getLoc(), context);
+  Value allRows = keepSizes(layer, b);
   b.setInsertionPointAfter(layer.ops.back());
   Value chunks = ChunksOp::create(b, scheduleAttr, first.getLayerAttr());
   SmallVector<Value> inits;
@@ -227,11 +343,20 @@ void SchedulePass::cut(Layer &layer, Schedule schedule) {
       sizes.push_back(back.getBound());
     inits.push_back(tensor::EmptyOp::create(b, type, sizes));
   }
+  for (Value rows : layer.kept)
+    inits.push_back(tensor::EmptyOp::create(
+        b, cast<RankedTensorType>(rows.getType()), allRows));
   Value zero = arith::ConstantIndexOp::create(b, 0);
   Value one = arith::ConstantIndexOp::create(b, 1);
   auto loop = scf::ForOp::create(b, zero, chunks, one, inits);
   for (auto [back, result] : llvm::zip(layer.backs, loop.getResults()))
     back.getResult(0).replaceAllUsesWith(result);
+  ValueRange merged = loop.getResults().drop_front(layer.backs.size());
+  for (auto [rows, result] : llvm::zip(layer.kept, merged))
+    rows.replaceUsesWithIf(result, [&](OpOperand &use) {
+      return !layer.ops.contains(
+          first->getBlock()->findAncestorOpInBlock(*use.getOwner()));
+    });
 
   // 2. Its body: the layer's ops on one chunk.
   Block *body = loop.getBody();
@@ -243,6 +368,16 @@ void SchedulePass::cut(Layer &layer, Schedule schedule) {
   SmallVector<Value> yielded;
   for (ExchangeOp back : layer.backs)
     yielded.push_back(back.getResult(0));
+  for (auto [rows, carried] :
+       llvm::zip(layer.kept,
+                 loop.getRegionIterArgs().drop_front(layer.backs.size()))) {
+    auto merge = MergeRowsOp::create(
+        b, TypeRange(rows.getType()), rows, first.getMatrix(),
+        loop.getInductionVar(), chunks, carried, /*outs=*/ValueRange(),
+        first.getPlacement(), schedule, first.getLayerAttr());
+    mark(merge, "compute", 1);
+    yielded.push_back(merge->getResult(0));
+  }
   scf::YieldOp::create(b, yielded);
   for (Operation *op : layer.ops) {
     if (auto sizes = dyn_cast<ReceiveSizesOp>(op)) {

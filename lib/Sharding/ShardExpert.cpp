@@ -38,9 +38,10 @@ private:
                  RankedTensorType type);
   Value gather(Value weights, ShardAttr shard);
   SmallVector<Value> gatherAll();
-  /// What the sums of `start`'s products start from in each slot.
-  Value maskStart(Value start);
-  Value getOuter(BlockArgument argument);
+  /// What the sums of `start`'s products start from in each slot; `perExpert`
+  /// are the operands as they are there.
+  Value maskStart(Value start, ValueRange perExpert);
+  Value getOuter(BlockArgument argument, ValueRange perExpert);
   /// The expert on the groups of this rank, for rows `away`.
   SmallVector<Value> createWhole(ValueRange away);
   SmallVector<Value> createPartial(ValueRange away);
@@ -202,16 +203,16 @@ SmallVector<Value> ExpertRewriter::createWhole(ValueRange away) {
   return SmallVector<Value>(op.getResults());
 }
 
-Value ExpertRewriter::getOuter(BlockArgument argument) {
+Value ExpertRewriter::getOuter(BlockArgument argument, ValueRange perExpert) {
   unsigned i = argument.getArgNumber() - expert.getRows().size();
   return i < expert.getPerExpert().size()
-             ? expert.getPerExpert()[i]
+             ? perExpert[i]
              : expert.getShared()[i - expert.getPerExpert().size()];
 }
 
-Value ExpertRewriter::maskStart(Value start) {
+Value ExpertRewriter::maskStart(Value start, ValueRange perExpert) {
   // `[slots, ...]`: the operand in the first group of shards, zero in others.
-  Value operand = getOuter(cast<BlockArgument>(start));
+  Value operand = getOuter(cast<BlockArgument>(start), perExpert);
   auto inner = cast<RankedTensorType>(start.getType());
   SmallVector<int64_t> shape(inner.getShape());
   shape.insert(shape.begin(), placement.getSlots());
@@ -259,7 +260,7 @@ SmallVector<Value> ExpertRewriter::createPartial(ValueRange away) {
     types.push_back(type);
     if (product.start && !llvm::is_contained(starts, product.start)) {
       starts.push_back(product.start);
-      operands.push_back(maskStart(product.start));
+      operands.push_back(maskStart(product.start, operands));
     }
   }
   auto op = ExpertOp::create(rewriter, loc, types, away, groups, operands,

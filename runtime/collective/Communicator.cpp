@@ -212,6 +212,36 @@ Result<int64_t> Communicator::receiveSizes(const moira_plan &plan,
   return layout.awayRows();
 }
 
+Result<const std::vector<Communicator::RowMove> *>
+Communicator::mergeRows(const moira_plan &plan,
+                        const moira_exchange &exchange) {
+  ClockPause pause(clock());
+  MOIRA_RETURN_IF_ERROR(placement.set(exchange.placement, plan, ranks()));
+  MOIRA_RETURN_IF_ERROR(layout.set(exchange, placement, groups()));
+  moira_exchange whole = exchange;
+  whole.schedule = MOIRA_SCHEDULE_EQUAL;
+  whole.chunk = 0;
+  whole.chunks = 1;
+  MOIRA_RETURN_IF_ERROR(wholeLayout.set(whole, placement, groups()));
+  moves.clear();
+  for (int slot = 0; slot < layout.slots(); ++slot)
+    for (int peer = 0; peer < ranks(); ++peer) {
+      const RowRange &part = layout.away(slot, peer);
+      const RowRange &all = wholeLayout.away(slot, peer);
+      int64_t to = all.begin + layout.beginInWhole(all.rows);
+      if (part.rows == 0)
+        continue;
+      // Neighbours move together: with one chunk everything does.
+      if (!moves.empty() &&
+          moves.back().from + moves.back().rows == part.begin &&
+          moves.back().to + moves.back().rows == to)
+        moves.back().rows += part.rows;
+      else
+        moves.push_back({part.begin, to, part.rows});
+    }
+  return &moves;
+}
+
 Result<int64_t> Communicator::exchange(const moira_plan &plan,
                                        const moira_exchange &exchange) {
   Request request;

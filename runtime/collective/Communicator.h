@@ -48,6 +48,11 @@ struct CommunicatorOptions {
 /// where the transport can, the step after a failed one works again.
 class Communicator {
 public:
+  /// Rows that follow one another in two places.
+  struct RowMove {
+    int64_t from, to, rows;
+  };
+
   static Result<std::unique_ptr<Communicator>>
   create(std::unique_ptr<Transport> transport,
          const CommunicatorOptions &options = {});
@@ -82,6 +87,10 @@ public:
   const std::vector<RankRecord> &records() const { return recordList; }
   Result<int64_t> receiveSizes(const moira_plan &plan,
                                const moira_exchange &exchange, int32_t *groups);
+  /// Where rows of the exchange's chunk stand at this rank's experts (`from`)
+  /// and where they would with one chunk (`to`). Valid until the next call.
+  Result<const std::vector<RowMove> *>
+  mergeRows(const moira_plan &plan, const moira_exchange &exchange);
   /// Queue a transfer and return its ticket. The plan's slot table stays as it
   /// is until `wait`, like all other memory named.
   Result<int64_t> exchange(const moira_plan &plan,
@@ -137,7 +146,8 @@ private:
   std::shared_ptr<Queue> queue;
   std::unique_ptr<Performer> performer;
   Placement placement; ///< of receiveSizes, which runs on the caller
-  ExchangeLayout layout;
+  ExchangeLayout layout, wholeLayout;
+  std::vector<RowMove> moves;
   std::vector<RankRecord> recordList;
   std::vector<char> recordBytes, allRecordBytes;
   std::vector<char> votes;

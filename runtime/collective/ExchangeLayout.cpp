@@ -129,6 +129,10 @@ Status ExchangeLayout::set(const moira_exchange &exchange,
   return Status();
 }
 
+int64_t ExchangeLayout::beginInWhole(int64_t rows) const {
+  return schedule == MOIRA_SCHEDULE_GROUPS ? 0 : cut(rows, chunk, chunks).begin;
+}
+
 int64_t ExchangeLayout::slotRows(int slot) const {
   const RowRange &last = away(slot, groups.ranks - 1);
   return last.begin + last.rows - away(slot, 0).begin;

@@ -49,6 +49,9 @@ public:
   const RowRange &away(int slot, int peer) const {
     return awayRanges[int64_t(slot) * groups.ranks + peer];
   }
+  /// Where the rows of `away(slot, peer)` begin among those that one chunk
+  /// would bring from there, of which there are `rows`.
+  int64_t beginInWhole(int64_t rows) const;
   int slots() const { return slotCount; }
   /// Rows of this chunk at this rank's experts, and by slot.
   int64_t awayRows() const { return awayTotal; }

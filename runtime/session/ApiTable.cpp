@@ -184,6 +184,14 @@ struct Api {
     });
   }
 
+  static void mergeRows(moira_ctx *ctx, const moira_exchange *exchange) {
+    guarded(ctx, false, [&](StepContext &step) {
+      if (step.checkNotInBody("merge_rows"))
+        step.mergeRows(*exchange);
+      return true;
+    });
+  }
+
   static void wait(moira_ctx *ctx, int64_t ticket) {
     guarded(ctx, false, [&](StepContext &step) {
       if (ticket >= 0 && step.checkNotInBody("wait"))
@@ -201,7 +209,7 @@ static constexpr moira_api table = {
     Api::loads,         Api::chunks,       Api::allGather,
     Api::gatherCounts,  Api::receiveSizes, Api::exchange,
     Api::gatherWeights, Api::wait,         Api::allReduce,
-    Api::reduceWeights,
+    Api::reduceWeights, Api::mergeRows,
 };
 
 const moira_api &moira::runtime::apiTable() { return table; }

@@ -95,6 +95,7 @@ private:
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
                     int32_t *matrix);
   int64_t receiveSizes(const moira_exchange &exchange, int32_t *groups);
+  void mergeRows(const moira_exchange &exchange);
   bool checkWorker(int64_t worker);
   bool checkNotInBody(const char *function);
 

@@ -77,6 +77,60 @@ int64_t StepContext::receiveSizes(const moira_exchange &exchange,
   return 0;
 }
 
+namespace {
+/// Rows that a loop copies, so many bytes in each iteration.
+struct RowCopies {
+  static constexpr int64_t block = int64_t(256) << 10;
+
+  const std::vector<Communicator::RowMove> &moves;
+  const moira_exchange &exchange;
+
+  int64_t blocksOf(const Communicator::RowMove &move) const {
+    return (move.rows * exchange.row_bytes + block - 1) / block;
+  }
+  int64_t blocks() const {
+    int64_t n = 0;
+    for (const Communicator::RowMove &move : moves)
+      n += blocksOf(move);
+    return n;
+  }
+  void copy(int64_t index) const {
+    for (const Communicator::RowMove &move : moves) {
+      int64_t n = blocksOf(move);
+      if (index < n) {
+        int64_t begin = index * block;
+        int64_t bytes = std::min(block, move.rows * exchange.row_bytes - begin);
+        copyBytes(static_cast<char *>(exchange.home) +
+                      move.to * exchange.row_bytes + begin,
+                  static_cast<const char *>(exchange.away) +
+                      move.from * exchange.row_bytes + begin,
+                  bytes);
+        return;
+      }
+      index -= n;
+    }
+  }
+};
+} // namespace
+
+void StepContext::mergeRows(const moira_exchange &exchange) {
+  const moira_plan *plan = planOf("merge_rows", exchange.layer);
+  if (!plan)
+    return;
+  Result<const std::vector<Communicator::RowMove> *> moves =
+      link().mergeRows(*plan, exchange);
+  if (!moves.ok())
+    return fail(moves.status().code,
+                moves.status().within("merge_rows").message);
+  RowCopies copies{**moves, exchange};
+  // About 10 GB/s.
+  parallelFor(
+      [](moira_ctx *, void *captures, int64_t index, int64_t) {
+        static_cast<const RowCopies *>(captures)->copy(index);
+      },
+      &copies, copies.blocks(), RowCopies::block / 10);
+}
+
 /// Charges a loop as if each worker had a core of its own and all were even:
 /// the longest body, or the work of all in equal parts.
 void StepContext::runOnVirtualWorkers(

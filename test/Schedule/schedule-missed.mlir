@@ -16,11 +16,11 @@ func.func @used_elsewhere(%rows: tensor<?x8xf32>, %m: tensor<2x4xi32>,
   %away = moe.exchange to_experts %rows, %m, %n
       at <ranks = 2, experts = 4, slots = 2> equal
       : tensor<?x8xf32>, tensor<2x4xi32> -> tensor<?x8xf32>
+  // expected-remark @+1 {{'tensor.dim': received rows that are used elsewhere: the layer's exchanges are not cut in chunks}}
+  %d = tensor.dim %away, %c0 : tensor<?x8xf32>
   %back = moe.exchange to_tokens %away, %m, %bound
       at <ranks = 2, experts = 4, slots = 2> equal
       : tensor<?x8xf32>, tensor<2x4xi32> -> tensor<?x8xf32>
-  // expected-remark @+1 {{'tensor.dim': received rows that are used elsewhere: the layer's exchanges are not cut in chunks}}
-  %d = tensor.dim %away, %c0 : tensor<?x8xf32>
   return %back, %d : tensor<?x8xf32>, index
 }
 

@@ -12,6 +12,7 @@
 // CHECK-SAME: %[[DB:[^:]*]]: tensor<1x6xf32> {
 // CHECK: %[[B:.*]] = moe.gather_weights %[[DB]] at <ranks = 4, experts = 2, shards = 2, copies = 2, slots = 1> : tensor<1x6xf32> -> tensor<1x6xf32>
 // CHECK-NOT: moe.gather_weights
+// CHECK: linalg.generic {{.*}} ins(%[[B]], %{{.*}} : tensor<1x6xf32>, tensor<1xi32>)
 // CHECK: moe.expert {{.*}} per_expert(%[[G]], %[[D]], %{{.*}} :
 // SPARE-COUNT-3: moe.gather_weights %{{.*}} copies = 2, slots = 2> : tensor<2
 // FOLDED-NOT: moe.gather_weights

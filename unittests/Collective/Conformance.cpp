@@ -39,6 +39,7 @@ public:
 private:
   Status gather();
   Status sendThere();
+  Status checkMerged();
   Status sendBack();
   Status checkHome();
   Status checkTraffic();
@@ -137,6 +138,39 @@ Status ExchangeTest::sendThere() {
   return Status();
 }
 
+/// What a way back needs stands as one chunk would have brought it.
+Status ExchangeTest::checkMerged() {
+  NaiveGrid whole = grid;
+  whole.schedule = MOIRA_SCHEDULE_EQUAL;
+  std::vector<NaiveRow> expected = whole.awayRows(ranks.rank(), 0, 1);
+  std::vector<char> merged(expected.size() * test.rowBytes + guard, guardByte);
+  size_t rows = 0;
+  for (int64_t i = 0; i < chunks; ++i) {
+    auto moves = ranks.mergeRows(plan, exchange(MOIRA_TO_EXPERTS, i));
+    if (!moves.ok())
+      return moves.status();
+    for (const Communicator::RowMove &move : **moves) {
+      copyBytes(merged.data() + move.to * test.rowBytes,
+                away[i].data() + move.from * test.rowBytes,
+                move.rows * test.rowBytes);
+      rows += move.rows;
+    }
+    if (chunks == 1 && (*moves)->size() > 1)
+      return Status(MOIRA_FAILED, "one chunk moves in several parts");
+  }
+  std::vector<char> row(test.rowBytes);
+  for (size_t k = 0; k < expected.size(); ++k) {
+    fillRow(expected[k], 0, row);
+    if (std::memcmp(merged.data() + k * test.rowBytes, row.data(),
+                    test.rowBytes) != 0)
+      return Status(MOIRA_FAILED, concat("merged row ", k, " differs"));
+  }
+  return rows == expected.size() &&
+                 isGuard(merged.data() + expected.size() * test.rowBytes)
+             ? Status()
+             : Status(MOIRA_FAILED, "merging moves other rows, too");
+}
+
 Status ExchangeTest::sendBack() {
   std::vector<int64_t> tickets;
   for (int64_t i = 0; i < chunks; ++i) {
@@ -224,6 +258,7 @@ Status ExchangeTest::run() {
   }
   back.assign(test.copies * homeRows * test.rowBytes + guard, guardByte);
   MOIRA_RETURN_IF_ERROR(sendThere());
+  MOIRA_RETURN_IF_ERROR(checkMerged());
   MOIRA_RETURN_IF_ERROR(sendBack());
   MOIRA_RETURN_IF_ERROR(checkHome());
   return checkTraffic();

@@ -38,7 +38,7 @@ conformance::compileTraining(const std::string &text,
   JitOptions options;
   options.pipeline.gradients = true;
   options.pipeline.oracle = isOracle;
-  options.pipeline.updates = updates;
+  options.pipeline.updates.assign(updates.begin(), updates.end());
   options.optLevel = isOracle ? 1 : 3;
   auto program = compile(*module, options);
   EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());

@@ -56,7 +56,8 @@ void ConvertMoEToCPU::runOnOperation() {
   WalkResult result = getOperation().walk([](Operation *op) {
     if (!isa<MoEDialect>(op->getDialect()) ||
         isa<VariantsOp, RankOp, ChunksOp>(op) ||
-        (isa<ReceiveSizesOp, SlotShardsOp>(op) && hasBufferForm(op)) ||
+        (isa<ReceiveSizesOp, SlotShardsOp, MergeRowsOp>(op) &&
+         hasBufferForm(op)) ||
         (isCollective(op) && (hasBufferForm(op) || isa<WaitOp>(op))))
       return WalkResult::advance();
     op->emitOpError(hasBufferForm(op)

@@ -149,6 +149,10 @@ Value AbiBuilder::reduceWeights(Value reduce) {
               {context, reduce});
 }
 
+void AbiBuilder::mergeRows(Value exchange) {
+  call(offsetof(moira_api, merge_rows), Type(), {context, exchange});
+}
+
 void AbiBuilder::wait(Value ticket) {
   call(offsetof(moira_api, wait), Type(), {context, toI64(b, ticket)});
 }

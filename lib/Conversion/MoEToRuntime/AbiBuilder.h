@@ -43,6 +43,7 @@ public:
   Value gatherWeights(Value gather);
   Value allReduce(Value in, Value out, Value count, int64_t dtype);
   Value reduceWeights(Value reduce);
+  void mergeRows(Value exchange);
   void wait(Value ticket);
 
   /// The number of bodies that may run at the same time, as i32.

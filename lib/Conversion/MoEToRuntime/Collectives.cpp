@@ -79,6 +79,7 @@ public:
   void lower(StartExchangeOp op);
   void lower(GatherWeightsOp op);
   void lower(StartGatherOp op);
+  void lower(MergeRowsOp op);
   void lower(AllReduceOp op);
   void lower(StartAllReduceOp op);
   void lower(ReduceWeightsOp op);
@@ -367,6 +368,12 @@ void CollectiveLowering::lower(StartGatherOp op) {
   op.getTicket().replaceAllUsesWith(toIndex(ticket));
 }
 
+void CollectiveLowering::lower(MergeRowsOp op) {
+  abi.mergeRows(build({op.getLayer(), op.getPlacement(), Direction::ToExperts,
+                       op.getSchedule(), op.getChunk(), op.getChunks(),
+                       op.getMatrix(), op.getOuts()[0], op.getRows()}));
+}
+
 void CollectiveLowering::lower(AllReduceOp op) {
   abi.wait(startAllReduce(op.getMine(), op.getOuts()[0]));
 }
@@ -400,7 +407,7 @@ LogicalResult mlir::moe::lowerCollectives(func::FuncOp step,
         .Case<RankOp, ChunksOp, SlotShardsOp, AllGatherOp, GatherCountsOp,
               ReceiveSizesOp, ExchangeOp, StartExchangeOp, GatherWeightsOp,
               StartGatherOp, AllReduceOp, StartAllReduceOp, ReduceWeightsOp,
-              StartReduceOp, WaitOp>([&](auto typed) {
+              StartReduceOp, MergeRowsOp, WaitOp>([&](auto typed) {
           if (failed(checkMemory(op)))
             return WalkResult::interrupt();
           lowering.startAt(op);

@@ -23,7 +23,7 @@ using namespace mlir::moe;
 
 /// Whether `op` belongs to an exchange.
 static bool isOfExchange(Operation *op) {
-  return isCollective(op) || isa<ReceiveSizesOp>(op);
+  return isCollective(op) || isa<ReceiveSizesOp, MergeRowsOp>(op);
 }
 
 /// Whether `op` is a loop that exchanges rows in chunks: its body has parts of

@@ -29,7 +29,8 @@ struct NumberLayers : public moe::impl::NumberLayersPassBase<NumberLayers> {
       }
       if (current >= 0 && !op->hasAttr("layer") &&
           isa<GateOp, AssignOp, DispatchOp, ExpertOp, CombineOp, ChunksOp,
-              GatherCountsOp, ReceiveSizesOp, ExchangeOp, SlotShardsOp>(op))
+              GatherCountsOp, ReceiveSizesOp, ExchangeOp, SlotShardsOp,
+              MergeRowsOp>(op))
         op->setAttr("layer", b.getI64IntegerAttr(current));
       // Gathers may stand before the gate of their layer.
       if (auto expert = dyn_cast<ExpertOp>(op))

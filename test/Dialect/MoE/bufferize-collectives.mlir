@@ -113,3 +113,31 @@ func.func @shards() -> tensor<1xi32> {
       -> tensor<1xi32>
   return %h : tensor<1xi32>
 }
+
+// -----
+
+// Rows are written among those of other chunks.
+// CHECK-LABEL: func.func @merged
+// CHECK-SAME: (%[[ROWS:.*]]: memref<?x8xf32>, %[[M:.*]]: memref<2x4xi32>,
+// CHECK: %[[ALL:.*]] = memref.alloc
+// CHECK-NOT: memref.alloc
+// CHECK-NOT: memref.copy
+// CHECK: scf.for %[[I:.*]] =
+// CHECK-NEXT: moe.merge_rows %[[ROWS]], %[[M]] chunk(%[[I]] of %{{.*}}) {{.*}} outs(%[[ALL]] : memref<?x8xf32>) {moe.queue = "compute"}
+// CHECK-NEXT: }
+// CHECK: return %[[ALL]]
+func.func @merged(%rows: tensor<?x8xf32>, %m: tensor<2x4xi32>, %bound: index,
+    %d: index) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %init = tensor.empty(%bound) : tensor<?x8xf32>
+  %all = scf.for %i = %c0 to %d step %c1 iter_args(%rest = %init)
+      -> tensor<?x8xf32> {
+    %next = moe.merge_rows %rows, %m chunk(%i of %d)
+        at <ranks = 2, experts = 4, slots = 2> equal
+        init(%rest : tensor<?x8xf32>) {moe.queue = "compute"}
+        : tensor<?x8xf32>, tensor<2x4xi32> -> tensor<?x8xf32>
+    scf.yield %next : tensor<?x8xf32>
+  }
+  return %all : tensor<?x8xf32>
+}

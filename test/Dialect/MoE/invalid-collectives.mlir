@@ -223,3 +223,48 @@ func.func @start_exchange_element(%h: memref<?x64xf16>, %a: memref<?x64xf32>, %m
       : memref<?x64xf16>, memref<?x64xf32>, memref<4x8xi32>
   return
 }
+
+// -----
+
+func.func @merge_rows_c1_init(%r: tensor<?x64xf32>, %m: tensor<4x8xi32>, %i: index) {
+  // expected-error @+1 {{'moe.merge_rows' op expected a result of 'f32' and an init of its type, got 'tensor<?x64xf32>'}}
+  %0 = moe.merge_rows %r, %m chunk(%i of %i) at <ranks = 4, experts = 8, slots = 2> equal
+      : tensor<?x64xf32>, tensor<4x8xi32> -> tensor<?x64xf32>
+  return
+}
+
+// -----
+
+func.func @merge_rows_c1_element(%r: tensor<?x64xf32>, %m: tensor<4x8xi32>, %i: index, %a: tensor<?x64xf16>) {
+  // expected-error @+1 {{'moe.merge_rows' op expected a result of 'f32' and an init of its type, got 'tensor<?x64xf16>'}}
+  %0 = moe.merge_rows %r, %m chunk(%i of %i) at <ranks = 4, experts = 8, slots = 2> equal
+      init(%a : tensor<?x64xf16>) : tensor<?x64xf32>, tensor<4x8xi32> -> tensor<?x64xf16>
+  return
+}
+
+// -----
+
+func.func @merge_rows_c1_width(%r: tensor<?x64xf32>, %m: tensor<4x8xi32>, %i: index, %a: tensor<?x32xf32>) {
+  // expected-error @+1 {{'moe.merge_rows' op expected result of size 64 in dim 1, got 'tensor<?x32xf32>'}}
+  %0 = moe.merge_rows %r, %m chunk(%i of %i) at <ranks = 4, experts = 8, slots = 2> equal
+      init(%a : tensor<?x32xf32>) : tensor<?x64xf32>, tensor<4x8xi32> -> tensor<?x32xf32>
+  return
+}
+
+// -----
+
+func.func @merge_rows_c2_matrix(%r: tensor<?x64xf32>, %m: tensor<2x8xi32>, %i: index) {
+  // expected-error @+1 {{'moe.merge_rows' op expected counts of size 4 in dim 0, got 'tensor<2x8xi32>'}}
+  %0 = moe.merge_rows %r, %m chunk(%i of %i) at <ranks = 4, experts = 8, slots = 2> equal
+      init(%r : tensor<?x64xf32>) : tensor<?x64xf32>, tensor<2x8xi32> -> tensor<?x64xf32>
+  return
+}
+
+// -----
+
+func.func @merge_rows_c2_copies(%r: tensor<?x64xf32>, %m: tensor<4x8xi32>, %i: index) {
+  // expected-error @+1 {{'moe.merge_rows' op expected a placement with copies, got}}
+  %0 = moe.merge_rows %r, %m chunk(%i of %i) at <ranks = 4, experts = 8, copies = 0, slots = 2> equal
+      init(%r : tensor<?x64xf32>) : tensor<?x64xf32>, tensor<4x8xi32> -> tensor<?x64xf32>
+  return
+}

@@ -71,3 +71,19 @@ func.func @buffers(%rows: memref<?x64xf32>, %sizes: memref<8xi32>, %m: memref<4x
   moe.wait %t
   return
 }
+
+// CHECK-LABEL: func.func @merges
+func.func @merges(%rows: tensor<?x64xbf16>, %m: tensor<4x2xi32>, %i: index, %d: index,
+    %all: tensor<?x64xbf16>, %a: memref<?x64xf32>, %b: memref<?x64xf32>, %n: memref<4x2xi32>)
+    -> tensor<?x64xbf16> {
+  // CHECK: moe.merge_rows %{{.*}}, %{{.*}} chunk(%{{.*}} of %{{.*}}) at <ranks = 4, experts = 2, shards = 2, slots = 1> groups init(%{{.*}} : tensor<?x64xbf16>) {layer = 1 : i64} : tensor<?x64xbf16>, tensor<4x2xi32> -> tensor<?x64xbf16>
+  %0 = moe.merge_rows %rows, %m chunk(%i of %d)
+      at <ranks = 4, experts = 2, shards = 2, slots = 1> groups
+      init(%all : tensor<?x64xbf16>) {layer = 1 : i64}
+      : tensor<?x64xbf16>, tensor<4x2xi32> -> tensor<?x64xbf16>
+  // CHECK: moe.merge_rows {{.*}} equal outs(%{{.*}} : memref<?x64xf32>) : memref<?x64xf32>, memref<4x2xi32>
+  moe.merge_rows %a, %n chunk(%i of %d)
+      at <ranks = 4, experts = 2, shards = 2, slots = 1> equal
+      outs(%b : memref<?x64xf32>) : memref<?x64xf32>, memref<4x2xi32>
+  return %0 : tensor<?x64xbf16>
+}

@@ -236,6 +236,44 @@ ExchangeOp::reifyResultShapes(OpBuilder &builder,
 }
 
 //===----------------------------------------------------------------------===//
+// MergeRowsOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult MergeRowsOp::verify() {
+  if (failed(verifyForm(*this, getOuts(), 1, 1)))
+    return failure();
+  // merge_rows_c1
+  auto rows = cast<ShapedType>(getRows().getType());
+  ShapedType result = getDestinationType(*this, getOuts(), 0);
+  if (result.getElementType() != rows.getElementType() ||
+      !getInit() != hasBufferForm(*this) ||
+      (getInit() && getInit().getType() != result))
+    return emitOpError("expected a result of ")
+           << rows.getElementType() << " and an init of its type, got "
+           << result;
+  if (failed(verifyShape(*this, "result", result,
+                         {ShapedType::kDynamic, rows.getDimSize(1)})))
+    return failure();
+  // merge_rows_c2
+  return success(succeeded(verifyMatrix(*this, getMatrix(), getPlacement())) &&
+                 succeeded(verifyCopies(*this, getPlacement())));
+}
+
+void MergeRowsOp::getEffects(Effects &effects) {
+  addEffects(*this, getOutsMutable(), effects);
+}
+
+LogicalResult
+MergeRowsOp::reifyResultShapes(OpBuilder &builder,
+                               ReifiedRankedShapedTypeDims &reified) {
+  if (!getInit())
+    return failure();
+  reified.push_back({detail::getDim(builder, getLoc(), getInit(), 0),
+                     detail::getDim(builder, getLoc(), getInit(), 1)});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // GatherWeightsOp
 //===----------------------------------------------------------------------===//
 

@@ -141,16 +141,17 @@ struct ReceiveSizesOpModel
 };
 
 /// With `init` the chunk's rows are written in place, else into a new buffer.
-struct ExchangeOpModel : public ComputeOpModel<ExchangeOp, ExchangeOpModel> {
-  using Base = ComputeOpModel<ExchangeOp, ExchangeOpModel>;
+template <typename OpTy>
+struct InitOpModel : public ComputeOpModel<OpTy, InitOpModel<OpTy>> {
+  using Base = ComputeOpModel<OpTy, InitOpModel<OpTy>>;
 
   static bool isInit(OpOperand &operand) {
-    auto op = cast<ExchangeOp>(operand.getOwner());
+    auto op = cast<OpTy>(operand.getOwner());
     return op.getInit() && operand.getOperandNumber() ==
                                op.getInitMutable().begin()->getOperandNumber();
   }
   bool bufferizesToAllocation(Operation *op, Value) const {
-    return !cast<ExchangeOp>(op).getInit();
+    return !cast<OpTy>(op).getInit();
   }
   bool bufferizesToMemoryWrite(Operation *, OpOperand &operand,
                                const AnalysisState &) const {
@@ -166,7 +167,7 @@ struct ExchangeOpModel : public ComputeOpModel<ExchangeOp, ExchangeOpModel> {
                                           const BufferizationOptions &options,
                                           const BufferizationState &state,
                                           SmallVector<Value> &stack) const {
-    if (Value init = cast<ExchangeOp>(op).getInit())
+    if (Value init = cast<OpTy>(op).getInit())
       return bufferization::getBufferType(init, options, state, stack);
     return Base::getBufferType(op, value, options, state, stack);
   }
@@ -174,26 +175,38 @@ struct ExchangeOpModel : public ComputeOpModel<ExchangeOp, ExchangeOpModel> {
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    auto exchange = cast<ExchangeOp>(op);
-    if (!exchange.getInit())
+    auto tensorOp = cast<OpTy>(op);
+    if (!tensorOp.getInit())
       return Base::bufferize(op, rewriter, options, state);
     FailureOr<Value> rows =
-        getBuffer(rewriter, exchange.getRows(), options, state);
+        getBuffer(rewriter, tensorOp.getRows(), options, state);
     FailureOr<Value> matrix =
-        getBuffer(rewriter, exchange.getMatrix(), options, state);
+        getBuffer(rewriter, tensorOp.getMatrix(), options, state);
     FailureOr<Value> init =
-        getBuffer(rewriter, exchange.getInit(), options, state);
+        getBuffer(rewriter, tensorOp.getInit(), options, state);
     if (failed(rows) || failed(matrix) || failed(init))
       return failure();
-    auto buffered = ExchangeOp::create(
-        rewriter, op->getLoc(), TypeRange(), *rows, *matrix,
-        exchange.getBound(), exchange.getChunk(), exchange.getChunks(),
-        /*init=*/Value(), *init, exchange.getDirection(),
-        exchange.getPlacement(), exchange.getSchedule(),
-        exchange.getLayerAttr());
+    Operation *buffered = create(rewriter, tensorOp, *rows, *matrix, *init);
     buffered->setDiscardableAttrs(op->getDiscardableAttrDictionary());
     replaceOpWithBufferizedValues(rewriter, op, *init);
     return success();
+  }
+
+private:
+  static Operation *create(OpBuilder &b, ExchangeOp op, Value rows,
+                           Value matrix, Value init) {
+    return ExchangeOp::create(b, op.getLoc(), TypeRange(), rows, matrix,
+                              op.getBound(), op.getChunk(), op.getChunks(),
+                              /*init=*/Value(), init, op.getDirection(),
+                              op.getPlacement(), op.getSchedule(),
+                              op.getLayerAttr());
+  }
+  static Operation *create(OpBuilder &b, MergeRowsOp op, Value rows,
+                           Value matrix, Value init) {
+    return MergeRowsOp::create(b, op.getLoc(), TypeRange(), rows, matrix,
+                               op.getChunk(), op.getChunks(),
+                               /*init=*/Value(), init, op.getPlacement(),
+                               op.getSchedule(), op.getLayerAttr());
   }
 };
 
@@ -231,7 +244,8 @@ void mlir::moe::registerBufferizableOpInterfaceExternalModels(
     GatherCountsOp::attachInterface<ComputeOpModel<GatherCountsOp>>(*context);
     SlotShardsOp::attachInterface<ComputeOpModel<SlotShardsOp>>(*context);
     ReceiveSizesOp::attachInterface<ReceiveSizesOpModel>(*context);
-    ExchangeOp::attachInterface<ExchangeOpModel>(*context);
+    ExchangeOp::attachInterface<InitOpModel<ExchangeOp>>(*context);
+    MergeRowsOp::attachInterface<InitOpModel<MergeRowsOp>>(*context);
     GatherWeightsOp::attachInterface<ComputeOpModel<GatherWeightsOp>>(*context);
     AllReduceOp::attachInterface<ComputeOpModel<AllReduceOp>>(*context);
     ReduceWeightsOp::attachInterface<ComputeOpModel<ReduceWeightsOp>>(*context);

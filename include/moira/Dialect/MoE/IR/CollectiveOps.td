@@ -210,6 +210,48 @@ def MoE_ExchangeOp : MoE_ComputeOp<"exchange", [
   }];
 }
 
+def MoE_MergeRowsOp : MoE_ComputeOp<"merge_rows", [
+    AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
+                              ["reifyResultShapes"]>]> {
+  let summary = "put a chunk's rows at the experts where all rows stand";
+  let description = [{
+    From rows of chunk i of d, as an exchange brings them, to their places among the
+    rows that an exchange in one piece brings: the result is `init` with these rows
+    written. So what a step keeps for the way back does not depend on how it was cut.
+    Communicates nothing.
+
+    **Constraints**
+    * merge_rows_c1: `rows` is `[R, D]`, the result `[bound, D]` of its element type,
+      which is that of `init`.
+    * merge_rows_c2: the matrix is `[W, E]` as the placement says, and the placement
+      has copies.
+
+    ```mlir
+    %all = moe.merge_rows %rows, %matrix chunk(%i of %d)
+        at <ranks = 4, experts = 8, slots = 2> equal
+        init(%before : tensor<?x64xf32>)
+        : tensor<?x64xf32>, tensor<4x8xi32> -> tensor<?x64xf32>
+    ```
+  }];
+  let arguments = (ins
+    MoE_ShapedOf<[F16, BF16, F32, F64, I1, I8, I32, I64], [2]>:$rows,
+    MoE_Matrix:$matrix, Index:$chunk, Index:$chunks,
+    Optional<AnyRankedTensor>:$init,
+    Variadic<AnyNon0RankedMemRef>:$outs,
+    MoE_PlacementAttr:$placement,
+    MoE_ScheduleAttr:$schedule,
+    OptionalAttr<I64Attr>:$layer);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $rows `,` $matrix `chunk` `(` $chunk `of` $chunks `)`
+    `at` $placement `` $schedule
+    (`init` `(` $init^ `:` type($init) `)`)?
+    (`outs` `(` $outs^ `:` type($outs) `)`)?
+    attr-dict `:` type($rows) `,` type($matrix) (`->` type($results)^)?
+  }];
+}
+
 def MoE_GatherWeightsOp : MoE_ComputeOp<"gather_weights", [
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface,
                               ["reifyResultShapes"]>]> {
