@@ -149,6 +149,8 @@ class Memory(Case):
         self.assertTrue(shown.flags.writeable)
         self.assertEqual(np.asarray(tensor, np.float64).dtype, np.float64)
         self.assertEqual(np.array(tensor)[1, 2], -7)
+        with self.assertRaisesRegex(ValueError, "without a copy"):
+            tensor.__array__(np.float64, copy=False)
         self.assertFalse(np.shares_memory(np.array(tensor), first))
 
     def test_results_outlive_all(self):
