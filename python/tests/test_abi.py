@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 from moira import _abi
-from support import TOP
+from support import TOP, python
 
 INCLUDE = TOP / "runtime" / "include"
 HEADERS = ("abi.h", "runtime.h", "training.h")
@@ -32,6 +32,29 @@ def compiled(lines):
                         program], check=True)
         return subprocess.run([program], check=True, text=True,
                               stdout=subprocess.PIPE).stdout.splitlines()
+
+
+class Libraries(unittest.TestCase):
+    def load(self, version):
+        """What an import says of a library of this version without more."""
+        with tempfile.TemporaryDirectory() as folder:
+            source, library = f"{folder}/old.c", f"{folder}/old.so"
+            with open(source, "w", encoding="utf-8") as file:
+                file.write("unsigned moira_abi_version(void) { return "
+                           f"{version}; }}\n")
+            subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC",
+                            source, "-o", library], check=True)
+            status, output = python("import moira", MOIRA_RUNTIME=library)
+        self.assertEqual(status, 1)
+        return output.splitlines()[-1]
+
+    def test_refused(self):
+        ours = _abi.ABI_VERSION
+        self.assertRegex(self.load(ours + 1), "ImportError: .*old.so: expected "
+                         f"a moira runtime with abi version {ours}, got "
+                         f"{ours + 1}")
+        self.assertRegex(self.load(ours), "ImportError: .*old.so: expected a "
+                         "moira runtime with moira_version, got an older one")
 
 
 class Abi(unittest.TestCase):

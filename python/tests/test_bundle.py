@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Bundles, errors, the library and the command line."""
 
+import dataclasses
 import json
 import pathlib
 import pickle
@@ -68,6 +69,16 @@ class Bundles(unittest.TestCase):
                                     "got 'other'") as caught:
             moira.Bundle(BUNDLE).find("other")
         self.assertEqual(caught.exception.code, Status.NOT_FOUND)
+
+    def test_several_entries(self):
+        bundle = moira.Bundle(BUNDLE)
+        bundle.entries["other"] = dataclasses.replace(bundle.entry,
+                                                      name="other")
+        with self.assertRaisesRegex(
+                MoiraError, "expected the name of an entry, since the program "
+                "has 2: main, other"):
+            bundle.session()(None)
+        self.assertEqual(bundle.find("main").name, "main")
 
     def test_closed(self):
         bundle = moira.Bundle(BUNDLE)

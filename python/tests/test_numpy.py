@@ -12,6 +12,7 @@ import numpy as np
 from moira import MoiraError
 from support import BUNDLE, EXPECTED, TOP, python, resident, weights
 from test_compile import program
+from test_training import DY, LINEAR, W, X
 
 
 class Case(unittest.TestCase):
@@ -69,6 +70,25 @@ class Arrays(Case):
         y = session(x)
         self.assertEqual(y.dtype, x.dtype)
         np.testing.assert_array_equal(y, x + x)
+
+    def test_scalars(self):
+        session = moira.compile(LINEAR, opt_level=0).session()
+        session.bind("w", np.array(W, np.float32))
+        x = np.array(X, np.float32)
+        for scale in (np.int32(-5), np.array(-5, np.int32)):
+            y, back = session(x, scale)
+            np.testing.assert_array_equal(y, x @ np.transpose(W))
+            self.assertEqual((back.shape, int(back)), ((), -5))
+
+    def test_gradients(self):
+        session = moira.compile(LINEAR, gradients=True).session()
+        session.bind("w", np.array(W, np.float32))
+        x, dy = np.array(X, np.float32), np.array(DY, np.float32)
+        (y, _), residuals = session.forward(x, np.int32(1))
+        gradients = session.backward(residuals, dy)
+        self.assertIsInstance(gradients.inputs[0], np.ndarray)
+        np.testing.assert_array_equal(gradients.inputs[0], dy @ W)
+        np.testing.assert_array_equal(gradients.parameters["w"], dy.T @ x)
 
     def test_other_types_are_refused(self):
         for array, text in (
@@ -129,6 +149,8 @@ class Memory(Case):
         self.assertTrue(shown.flags.writeable)
         self.assertEqual(np.asarray(tensor, np.float64).dtype, np.float64)
         self.assertEqual(np.array(tensor)[1, 2], -7)
+        with self.assertRaisesRegex(ValueError, "without a copy"):
+            tensor.__array__(np.float64, copy=False)
         self.assertFalse(np.shares_memory(np.array(tensor), first))
 
     def test_results_outlive_all(self):

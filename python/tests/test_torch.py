@@ -367,6 +367,14 @@ class Blocks(Case):
         self.assertSame([p.grad for p in self.moved.parameters()],
                         [p.grad for p in self.block.parameters()])
 
+    def test_copied_residuals(self):
+        with torch.autograd.graph.saved_tensors_hooks(torch.clone,
+                                                      lambda t: t):
+            loss = self.moved(self.x).sum()
+        with self.assertRaisesRegex(MoiraError, "hooks on saved tensors may "
+                                    "not copy"):
+            loss.backward()
+
     def test_residuals_end(self):
         loss = self.moved(self.x).sum()
         self.assertEqual(len(mt._kept), 1)
@@ -415,6 +423,25 @@ class Blocks(Case):
                 module.experts.down_proj.data.mul_(3)
             self.moved.refresh()
             self.assertClose(self.moved(self.x), self.block(self.x), 1e-5)
+
+    def test_type_changes(self):
+        self.moved(self.x)
+        for module in (self.block, self.moved):
+            module.bfloat16()
+        x = self.x.bfloat16()
+        self.assertClose(self.moved(x), self.block(x), 0.05)
+        self.moved.float()
+        self.assertEqual(self.moved(self.x).dtype, torch.float32)
+
+    def test_compiled_model(self):
+        # torch.compile leaves the block out of its graph.
+        model = torch.nn.Sequential(self.moved, torch.nn.Tanh())
+        x = self.x.clone().requires_grad_()
+        y = torch.compile(model, backend="eager")(x)
+        y.sum().backward()
+        wanted = self.x.clone().requires_grad_()
+        self.block(wanted).tanh().sum().backward()
+        self.assertClose(x.grad, wanted.grad, 1e-4)
 
     def test_packed_once(self):
         with torch.no_grad():
@@ -490,6 +517,8 @@ class Blocks(Case):
         together(action, 4)
 
     def test_refused(self):
+        other = copy.deepcopy(self.block)
+        other.experts.act_fn = torch.nn.Tanh()
         for call, text in (
                 (lambda: self.moved(torch.zeros(2, 3)),
                  r"expected hidden states \[..., 24\], got \[2, 3\]"),
@@ -502,6 +531,8 @@ class Blocks(Case):
                 (lambda: mt.MoE.from_hf(transformers.LlamaConfig()),
                  "expected a configuration of mixtral, olmoe or qwen3_moe, "
                  "got llama"),
+                (lambda: mt.MoE.from_hf(other), "MixtralSparseMoeBlock: "
+                 "expected an activation silu, gelu or relu, got Tanh"),
                 (lambda: mt.MoE.from_hf(config("mixtral", hidden_act="tanh")),
                  None),
                 (lambda: mt.MoE.from_hf(self.block, gradients=False)(self.x),

@@ -43,6 +43,16 @@ class Wheel(unittest.TestCase):
             wheel, = [f for f in os.listdir(folder) if f.endswith(".whl")]
             self.assertTrue(wheel.startswith(
                 f"moira-{moira.__version__}-py3-none-linux_"), wheel)
+            missing = subprocess.run(
+                [sys.executable, "setup.py", "bdist_wheel"], text=True,
+                cwd=os.path.join(folder, "python"), stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "MOIRA_RUNTIME": "/no/such/library.so"})
+            self.assertEqual(missing.returncode, 1)
+            self.assertEqual(
+                missing.stdout.splitlines()[-1],
+                "expected the runtime library at /no/such/library.so; "
+                "scripts/build makes it, or set MOIRA_RUNTIME")
             site = os.path.join(folder, "site")
             with zipfile.ZipFile(os.path.join(folder, wheel)) as archive:
                 archive.extractall(site)
