@@ -89,11 +89,13 @@ LogicalResult Converter::convertGate(GateOp gate) {
   if (failed(checkElement(elementOf(gate.getLogits()))))
     return failure();
   RouterAttr router = gate.getRouter();
-  for (auto [given, name] :
-       {std::pair(gate.getMask(), "mask"), std::pair(gate.getTopK(), "top_k"),
-        std::pair(gate.getThreshold(), "threshold"),
-        std::pair(gate.getReplay(), "replay"),
-        std::pair(gate.getSample(), "sample")})
+  const std::pair<Value, StringRef> options[] = {
+      {gate.getMask(), "mask"},
+      {gate.getTopK(), "top_k"},
+      {gate.getThreshold(), "threshold"},
+      {gate.getReplay(), "replay"},
+      {gate.getSample(), "sample"}};
+  for (auto [given, name] : options)
     if (given)
       return refuse("a gate by token without options", name);
   if (router.getExpertChoice())

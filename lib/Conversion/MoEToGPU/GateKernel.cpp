@@ -178,6 +178,8 @@ void GateBuilder::softmax(Value size, Value top) {
       },
       [&]() -> SmallVector<Value> { return {real(0)}; });
   Value sum = exchange(total[0], b.number(0), NVVM::ShflKind::idx);
+  // An exchange orders no memory: the lane that added has read them all.
+  sync();
   sum = b.select(compareReal(CmpFPredicate::OEQ, sum, real(0)), real(1), sum);
   forOwn([&](Value expert) {
     Value place = valuePlace(expert);
@@ -320,7 +322,8 @@ Value GateBuilder::finish(Value weight) {
 
 void GateBuilder::route(Value token) {
   scoreExperts(token);
-  auto [id, key] = select();
+  std::pair<Value, Value> chosen = select();
+  Value id = chosen.first, key = chosen.second;
   // Values are read by other lanes than wrote them.
   sync();
   Value weight = finish(weigh(id, key));
