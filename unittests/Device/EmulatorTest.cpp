@@ -21,7 +21,7 @@ namespace calls {
 // Typed views of the table's entries.
 #define MOIRA_CALL(name, result, parameters)                                   \
   using name##_type = result(*) parameters;                                    \
-  static name##_type name() {                                                  \
+  [[maybe_unused]] static name##_type name() {                                 \
     return reinterpret_cast<name##_type>(table[MOIRA_EMU_FN_##name]);          \
   }
 MOIRA_EMU_FUNCTIONS(MOIRA_CALL)
