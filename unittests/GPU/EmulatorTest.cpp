@@ -188,8 +188,8 @@ TEST(EmulatorTest, findsTheMissingBarrier) {
   kernel.input = ramp(256);
   kernel.options.checks.uninit = false;
   kernel.expectFault(emulator::FaultKind::Race,
-                     "kernel k, block (0, 0, 0): thread 32 at -:35: llvm.store "
-                     "writes shared+4, which thread 0 read at -:44: llvm.load");
+                     "kernel k, block (0, 0, 0): thread 32 at -:36: llvm.store "
+                     "writes shared+4, which thread 0 read at -:47: llvm.load");
   // Nothing was written yet where the first thread runs ahead.
   kernel.options.checks = emulator::Checks();
   kernel.options.checks.uninit = true;

@@ -258,11 +258,16 @@ def LowerBF16Pass : Pass<"moe-lower-bf16", "::mlir::ModuleOp"> {
 //===----------------------------------------------------------------------===//
 
 def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
-  let summary = "turn grouped products into GPU kernels and launches";
+  let summary = "turn moe ops into GPU kernels and launches";
   let description = [{
-    Each `moe.grouped_matmul` in buffer form, on memrefs of device memory, becomes
-    a kernel in the module `@moira_gpu` and a `moira_nv.launch` of as many blocks
-    as the device has multiprocessors. Rows and weights are of bf16 or f16; the
+    Ops in buffer form, on memrefs of device memory, become kernels in the module
+    `@moira_gpu` and `moira_nv.launch` ops: `grouped_matmul`, `gate`, `count`, `assign`,
+    `sources`, `dispatch` and `combine`. `gate` chooses by token, without groups, mask
+    or run-time options; `assign` knows the orders without priorities and one token
+    block.
+
+    A `moe.grouped_matmul` runs on as many blocks as the device has
+    multiprocessors. Rows and weights are of bf16 or f16; the
     weights lie in `nk` or `kn`, and experts and features are static. Both modes,
     gathered rows, padded groups and every epilogue are kernels.
 

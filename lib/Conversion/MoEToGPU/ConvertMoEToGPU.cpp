@@ -1,7 +1,9 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Grouped products in buffer form become kernels and their launches.
+// Ops in buffer form become kernels and their launches; here grouped products.
+
+#include "Launches.h"
 
 #include "moira/Conversion/MoEToGPU/GroupedKernel.h"
 #include "moira/Conversion/Passes.h"
@@ -21,6 +23,7 @@ namespace mlir::moe {
 
 using namespace mlir;
 using namespace mlir::moe;
+using namespace mlir::moe::detail;
 
 static constexpr StringLiteral moduleName = "moira_gpu";
 
@@ -137,7 +140,7 @@ static LogicalResult chooseSchedule(GroupedMatmulOp op, GroupedKernel &kernel,
   return checkKernel(kernel, report);
 }
 
-static gpu::GPUModuleOp findModule(ModuleOp module) {
+gpu::GPUModuleOp Launches::getModule() {
   if (auto found = module.lookupSymbol<gpu::GPUModuleOp>(moduleName))
     return found;
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
@@ -146,8 +149,27 @@ static gpu::GPUModuleOp findModule(ModuleOp module) {
   return gpu::GPUModuleOp::create(builder, module.getLoc(), moduleName);
 }
 
+std::string Launches::makeName(StringRef stem) {
+  return (stem + "_" + Twine(number++)).str();
+}
+
+void Launches::launch(OpBuilder &b, Location loc, StringRef name,
+                      int64_t perUnit, int64_t threads, int64_t sharedBytes,
+                      ValueRange arguments) {
+  Value blocks = nv::ProcessorsOp::create(b, loc, b.getIndexType());
+  if (perUnit > 1) {
+    Value factor = arith::ConstantIndexOp::create(b, loc, perUnit);
+    blocks = arith::MulIOp::create(b, loc, blocks, factor);
+  }
+  auto symbol =
+      SymbolRefAttr::get(b.getStringAttr(moduleName),
+                         FlatSymbolRefAttr::get(b.getContext(), name));
+  nv::LaunchOp::create(b, loc, symbol, blocks, threads, sharedBytes, arguments);
+}
+
 /// Replaces the op by a launch of its kernel.
-static void emitLaunch(GroupedMatmulOp op, const GroupedKernel &kernel) {
+static void emitLaunch(GroupedMatmulOp op, const GroupedKernel &kernel,
+                       Launches &launches) {
   OpBuilder b(op);
   Location loc = op.getLoc();
   bool bulk = kernel.schedule.style == GPUStyle::Warpgroup;
@@ -187,12 +209,8 @@ static void emitLaunch(GroupedMatmulOp op, const GroupedKernel &kernel) {
     stride = arith::IndexCastOp::create(b, loc, b.getI32Type(), room);
   }
   arguments.push_back(stride);
-  auto symbol =
-      SymbolRefAttr::get(b.getStringAttr(moduleName),
-                         FlatSymbolRefAttr::get(b.getContext(), kernel.name));
-  Value processors = nv::ProcessorsOp::create(b, loc, b.getIndexType());
-  nv::LaunchOp::create(b, loc, symbol, processors, kernel.schedule.threads(),
-                       kernel.sharedBytes(), arguments);
+  launches.launch(b, loc, kernel.name, 1, kernel.schedule.threads(),
+                  kernel.sharedBytes(), arguments);
   op.erase();
 }
 
@@ -211,18 +229,27 @@ void ConvertMoEToGPU::runOnOperation() {
         << arch << "'";
     return signalPassFailure();
   }
-  SmallVector<GroupedMatmulOp> ops;
-  module.walk([&](GroupedMatmulOp op) { ops.push_back(op); });
-  int64_t number = 0;
-  for (GroupedMatmulOp op : ops) {
+  SmallVector<Operation *> ops;
+  module.walk([&](Operation *op) {
+    if (isa<GroupedMatmulOp, GateOp, CountOp, AssignOp, DispatchOp, CombineOp,
+            SourcesOp>(op))
+      ops.push_back(op);
+  });
+  Launches launches(module);
+  for (Operation *op : ops) {
+    auto grouped = dyn_cast<GroupedMatmulOp>(op);
+    if (!grouped) {
+      if (failed(convertRouting(op, launches)))
+        return signalPassFailure();
+      continue;
+    }
     GroupedKernel kernel;
-    if (failed(describe(op, kernel)) ||
-        failed(chooseSchedule(op, kernel, arch == "sm_90a")))
+    if (failed(describe(grouped, kernel)) ||
+        failed(chooseSchedule(grouped, kernel, arch == "sm_90a")))
       return signalPassFailure();
-    gpu::GPUModuleOp target = findModule(module);
-    kernel.name = ("grouped_" + Twine(number++)).str();
-    buildGroupedKernel(target, kernel);
-    ++numKernels;
-    emitLaunch(op, kernel);
+    kernel.name = launches.makeName("grouped");
+    buildGroupedKernel(launches.getModule(), kernel);
+    emitLaunch(grouped, kernel, launches);
   }
+  numKernels += launches.count();
 }

@@ -1,0 +1,273 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "Launches.h"
+
+#include "moira/Conversion/MoEToGPU/RoutingKernel.h"
+#include "moira/Dialect/MoE/IR/MoEDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::moe;
+using namespace mlir::moe::detail;
+
+/// Blocks per multiprocessor: memory is the limit, and a warp waits for it.
+static constexpr int64_t kBlocksPerUnit = 8;
+
+namespace {
+/// What the conversions of all ops need.
+class Converter {
+public:
+  Converter(Operation *op, Launches &launches)
+      : op(op), launches(launches), b(op), loc(op->getLoc()) {}
+
+  LogicalResult convert();
+
+private:
+  LogicalResult convertGate(GateOp gate);
+  LogicalResult convertCount(CountOp count);
+  LogicalResult convertAssign(AssignOp assign);
+  LogicalResult convertDispatch(DispatchOp dispatch);
+  LogicalResult convertCombine(CombineOp combine);
+  LogicalResult convertSources(SourcesOp sources);
+
+  /// "expected ... on a GPU, got ...".
+  InFlightDiagnostic refuse(const Twine &expected, const Twine &got) {
+    return op->emitOpError("expected ") << expected << " on a GPU, got " << got;
+  }
+  LogicalResult checkElement(Type element);
+  LogicalResult describeMovement(Type element, Value rows, Value slots,
+                                 Value weights, MovementKernel &kernel);
+
+  Value number(int64_t value) {
+    return arith::ConstantIntOp::create(b, loc, b.getI32Type(), value);
+  }
+  Value toI32(Value index) {
+    return arith::IndexCastOp::create(b, loc, b.getI32Type(), index);
+  }
+  Value size(Value memref, int64_t dim) {
+    Value at = arith::ConstantIndexOp::create(b, loc, dim);
+    return toI32(memref::DimOp::create(b, loc, memref, at));
+  }
+  /// Rows of a ragged or padded buffer.
+  Value rowsOf(Value memref) {
+    Value rows = size(memref, 0);
+    if (cast<MemRefType>(memref.getType()).getRank() == 3)
+      rows = arith::MulIOp::create(b, loc, rows, size(memref, 1));
+    return rows;
+  }
+  void launch(StringRef name, ValueRange arguments, int64_t sharedBytes = 0) {
+    launches.launch(b, loc, name, kBlocksPerUnit, kRoutingThreads, sharedBytes,
+                    arguments);
+  }
+
+  Operation *op;
+  Launches &launches;
+  OpBuilder b;
+  Location loc;
+};
+} // namespace
+
+static Type elementOf(Value memref) {
+  return cast<MemRefType>(memref.getType()).getElementType();
+}
+
+LogicalResult Converter::checkElement(Type element) {
+  if (element.isF32() || element.isBF16() || element.isF16())
+    return success();
+  return op->emitOpError("expected f32, bf16 or f16 on a GPU, got ") << element;
+}
+
+//===----------------------------------------------------------------------===//
+// Routing
+//===----------------------------------------------------------------------===//
+
+LogicalResult Converter::convertGate(GateOp gate) {
+  if (failed(checkElement(elementOf(gate.getLogits()))))
+    return failure();
+  RouterAttr router = gate.getRouter();
+  const std::pair<Value, StringRef> options[] = {
+      {gate.getMask(), "mask"},
+      {gate.getTopK(), "top_k"},
+      {gate.getThreshold(), "threshold"},
+      {gate.getReplay(), "replay"},
+      {gate.getSample(), "sample"}};
+  for (auto [given, name] : options)
+    if (given)
+      return refuse("a gate by token without options", name);
+  if (router.getExpertChoice())
+    return refuse("a gate by token", "expert_choice");
+  if (router.getGroups() > router.getKeep())
+    return refuse("a gate without groups",
+                  Twine(router.getGroups()) + " groups");
+  GateKernel kernel;
+  kernel.router = router;
+  kernel.logits = elementOf(gate.getLogits());
+  kernel.experts = gate.getNumExperts();
+  kernel.choices = gate.getNumChoices();
+  kernel.bias = bool(gate.getBias());
+  if (kernel.experts > kMaxGateExperts || kernel.choices > kMaxGateChoices ||
+      kernel.choices > kernel.experts)
+    return refuse("at most " + Twine(kMaxGateExperts) + " experts and " +
+                      Twine(kMaxGateChoices) + " of them chosen",
+                  Twine(kernel.choices) + " of " + Twine(kernel.experts));
+  if (kernel.bias && !elementOf(gate.getBias()).isF32())
+    return refuse("a bias of f32", "f64");
+  kernel.name = launches.makeName("gate");
+  buildGateKernel(launches.getModule(), kernel);
+  SmallVector<Value> arguments{gate.getLogits()};
+  if (kernel.bias)
+    arguments.push_back(gate.getBias());
+  llvm::append_range(arguments, gate.getOuts());
+  arguments.push_back(size(gate.getLogits(), 0));
+  launch(kernel.name, arguments, kernel.sharedBytes());
+  return success();
+}
+
+LogicalResult Converter::convertCount(CountOp count) {
+  AssignKernel kernel;
+  auto ids = cast<MemRefType>(count.getIds().getType());
+  if (ids.isDynamicDim(1))
+    return refuse("a static number of choices", "a dynamic one");
+  kernel.choices = ids.getDimSize(1);
+  kernel.experts = cast<MemRefType>(count.getOuts()[0].getType()).getDimSize(0);
+  kernel.name = launches.makeName("count");
+  buildCountKernel(launches.getModule(), kernel);
+  launch(kernel.name, {count.getIds(), count.getOuts()[0],
+                       size(count.getIds(), 0), number(INT32_MAX)});
+  return success();
+}
+
+LogicalResult Converter::convertAssign(AssignOp assign) {
+  auto ids = cast<MemRefType>(assign.getIds().getType());
+  if (assign.getPriority())
+    return refuse("an order without priorities",
+                  stringifyOrder(assign.getOrder()));
+  if (assign.getBlocks())
+    return refuse("one token block", "blocks");
+  if (ids.isDynamicDim(1))
+    return refuse("a static number of choices", "a dynamic one");
+  AssignKernel kernel;
+  kernel.order = assign.getOrder();
+  kernel.experts = assign.getNumExperts();
+  kernel.choices = ids.getDimSize(1);
+  kernel.padded = assign.getPadded();
+  Value slots = assign.getOuts()[0], sizes = assign.getOuts()[1];
+  Value tokens = size(assign.getIds(), 0), capacity;
+  if (assign.getCapacity())
+    capacity =
+        arith::MaxSIOp::create(b, loc, toI32(assign.getCapacity()), number(0));
+  else
+    capacity = number(INT32_MAX);
+  kernel.name = launches.makeName("sizes");
+  buildCountKernel(launches.getModule(), kernel);
+  launch(kernel.name, {assign.getIds(), sizes, tokens, capacity});
+  kernel.name = launches.makeName("assign");
+  buildAssignKernel(launches.getModule(), kernel);
+  launch(kernel.name, {assign.getIds(), sizes, slots, tokens, capacity});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Movement
+//===----------------------------------------------------------------------===//
+
+LogicalResult Converter::describeMovement(Type element, Value rows, Value slots,
+                                          Value weights,
+                                          MovementKernel &kernel) {
+  if (failed(checkElement(element)))
+    return failure();
+  auto type = cast<MemRefType>(rows.getType());
+  auto slotsType = cast<MemRefType>(slots.getType());
+  if (type.isDynamicDim(type.getRank() - 1) || slotsType.isDynamicDim(1))
+    return refuse("static features and choices", "dynamic ones");
+  if (weights && !elementOf(weights).isF32())
+    return refuse("weights of f32", "f64");
+  kernel.element = element;
+  kernel.features = type.getShape().back();
+  kernel.choices = slotsType.getDimSize(1);
+  kernel.weights = bool(weights);
+  return success();
+}
+
+LogicalResult Converter::convertDispatch(DispatchOp dispatch) {
+  MovementKernel kernel;
+  Value rows = dispatch.getOuts()[0];
+  if (failed(describeMovement(elementOf(dispatch.getX()), rows,
+                              dispatch.getSlots(), dispatch.getWeights(),
+                              kernel)))
+    return failure();
+  kernel.name = launches.makeName("dispatch");
+  buildDispatchKernel(launches.getModule(), kernel);
+  SmallVector<Value> arguments{dispatch.getX(), dispatch.getSlots()};
+  if (kernel.weights)
+    arguments.push_back(dispatch.getWeights());
+  arguments.append({rows, size(dispatch.getX(), 0), rowsOf(rows)});
+  launch(kernel.name, arguments);
+  return success();
+}
+
+LogicalResult Converter::convertCombine(CombineOp combine) {
+  MovementKernel kernel;
+  Value y = combine.getOuts()[0];
+  if (failed(describeMovement(elementOf(combine.getRows()), combine.getRows(),
+                              combine.getSlots(), combine.getWeights(),
+                              kernel)))
+    return failure();
+  kernel.name = launches.makeName("combine");
+  buildCombineKernel(launches.getModule(), kernel);
+  SmallVector<Value> arguments{combine.getRows(), combine.getSlots()};
+  if (kernel.weights)
+    arguments.push_back(combine.getWeights());
+  arguments.append({y, size(y, 0), rowsOf(combine.getRows())});
+  launch(kernel.name, arguments);
+  return success();
+}
+
+LogicalResult Converter::convertSources(SourcesOp sources) {
+  Value slots = sources.getSlots(), tokens = sources.getOuts()[0];
+  std::string clear = launches.makeName("clear");
+  buildClearKernel(launches.getModule(), clear);
+  Value bound = size(tokens, 0), choices = size(slots, 1);
+  launch(clear, {tokens, bound});
+  std::string name = launches.makeName("sources");
+  buildSourcesKernel(launches.getModule(), name);
+  Value pairs = arith::MulIOp::create(b, loc, size(slots, 0), choices);
+  launch(name, {slots, tokens, pairs, bound, choices});
+  return success();
+}
+
+LogicalResult Converter::convert() {
+  if (!hasBufferForm(op))
+    return op->emitOpError("expected the buffer form, got the tensor form");
+  for (Value operand : op->getOperands())
+    if (auto type = dyn_cast<MemRefType>(operand.getType()))
+      if (!type.getLayout().isIdentity())
+        return op->emitOpError("expected memrefs with the identity layout on a "
+                               "GPU, got ")
+               << type;
+  LogicalResult result =
+      llvm::TypeSwitch<Operation *, LogicalResult>(op)
+          .Case<GateOp>([&](GateOp gate) { return convertGate(gate); })
+          .Case<CountOp>([&](CountOp count) { return convertCount(count); })
+          .Case<AssignOp>(
+              [&](AssignOp assign) { return convertAssign(assign); })
+          .Case<DispatchOp>(
+              [&](DispatchOp dispatch) { return convertDispatch(dispatch); })
+          .Case<CombineOp>(
+              [&](CombineOp combine) { return convertCombine(combine); })
+          .Case<SourcesOp>(
+              [&](SourcesOp sources) { return convertSources(sources); })
+          .Default([](Operation *) { return failure(); });
+  if (succeeded(result))
+    op->erase();
+  return result;
+}
+
+LogicalResult mlir::moe::detail::convertRouting(Operation *op,
+                                                Launches &launches) {
+  return Converter(op, launches).convert();
+}
