@@ -177,8 +177,8 @@ Value Recipe::build(OpBuilder &builder, Location loc,
 //===----------------------------------------------------------------------===//
 
 BodyReverse::BodyReverse(Recipe &recipe, Value target)
-    : recipe(recipe), builder(recipe.getBuilder()), target(target),
-      varied{target} {
+    : recipe(recipe), builder(recipe.getBuilder()), target(target) {
+  varied.insert(target);
   auto isVaried = [&](Value value) { return varied.contains(value); };
   for (Operation *op : recipe.getOps())
     if (llvm::any_of(op->getOperands(), isVaried))
