@@ -105,11 +105,22 @@ SmallVector<ExpertRule::Output> ExpertRule::collect(Reverse &inner) {
 
 SmallVector<Value> ExpertRule::keepResults(ArrayRef<Value> kept) {
   auto yield = cast<YieldOp>(op.getBody().front().getTerminator());
-  SmallVector<Value> values, added;
+  SmallVector<Value> values;
+  SmallVector<std::pair<Value, Type>> added;
   SmallVector<Type> types(op->getResultTypes());
   SmallVector<unsigned> places;
   for (Value value : kept) {
+    // What is not the body's own is its rounded form.
     Value original = originals.lookup(value);
+    if (!original)
+      original = originals.lookup(
+          value.getDefiningOp<linalg::GenericOp>().getInputs().front());
+    if (value.getType() != original.getType()) {
+      places.push_back(types.size());
+      types.push_back(getOuterType(value));
+      added.push_back({original, getElementTypeOrSelf(value.getType())});
+      continue;
+    }
     auto it = llvm::find(yield.getOperands(), original);
     if (it != yield.getOperands().end()) {
       places.push_back(it - yield.getOperands().begin());
@@ -117,7 +128,7 @@ SmallVector<Value> ExpertRule::keepResults(ArrayRef<Value> kept) {
     }
     places.push_back(types.size());
     types.push_back(getOuterType(original));
-    added.push_back(original);
+    added.push_back({original, getElementTypeOrSelf(value.getType())});
   }
   Operation *source = op;
   if (!added.empty()) {
@@ -130,8 +141,10 @@ SmallVector<Value> ExpertRule::keepResults(ArrayRef<Value> kept) {
     IRMapping mapping;
     op.getBody().cloneInto(&extended.getBody(), mapping);
     Operation *end = extended.getBody().front().getTerminator();
-    for (Value value : added)
-      end->insertOperands(end->getNumOperands(), mapping.lookup(value));
+    b.setInsertionPoint(end);
+    for (auto [value, element] : added)
+      end->insertOperands(end->getNumOperands(),
+                          castElements(b, loc, mapping.lookup(value), element));
     reverse.replace(op->getResults(),
                     extended->getResults().take_front(op->getNumResults()));
     reverse.addForward(extended);

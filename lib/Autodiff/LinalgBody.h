@@ -56,8 +56,8 @@ public:
   ArrayRef<Operation *> getOps() const { return ops; }
 
   /// Ends the body: it yields `value` at the places of `map`, whose dims are
-  /// loops of `view`; other loops add up. Inputs that the value does not need go
-  /// away, and loops take the order of the map.
+  /// loops of `view`; other loops add up. Inputs that the value does not need
+  /// go away, and loops take the order of the map.
   void finish(Value value, AffineMap map);
 
   /// Whether several values are added to one.

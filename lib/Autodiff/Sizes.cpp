@@ -88,7 +88,8 @@ static OpFoldResult getSizeOfResult(OpBuilder &builder, Location loc,
           return {};
         // Ops with results that are no tensors reify their tensors only.
         unsigned number = 0;
-        for (Value other : op->getResults().take_front(result.getResultNumber()))
+        for (Value other :
+             op->getResults().take_front(result.getResultNumber()))
           number += isa<RankedTensorType>(other.getType());
         if (shapes.size() != op->getNumResults() && number >= shapes.size())
           return {};
@@ -127,7 +128,8 @@ void mlir::moe::detail::resolveDims(Block &block) {
   SmallVector<tensor::DimOp> dims;
   block.walk([&](tensor::DimOp dim) { dims.push_back(dim); });
   for (tensor::DimOp dim : dims) {
-    if (!dim.getConstantIndex() || !isa<RankedTensorType>(dim.getSource().getType()) ||
+    if (!dim.getConstantIndex() ||
+        !isa<RankedTensorType>(dim.getSource().getType()) ||
         !dim.getSource().getDefiningOp())
       continue;
     OpBuilder builder(dim);
@@ -142,8 +144,8 @@ Value mlir::moe::detail::createZeros(OpBuilder &builder, Location loc,
                                      ArrayRef<OpFoldResult> sizes,
                                      Type element) {
   Value empty = tensor::EmptyOp::create(builder, loc, sizes, element);
-  Value zero = arith::ConstantOp::create(builder, loc,
-                                         builder.getZeroAttr(element));
+  Value zero =
+      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(element));
   return linalg::FillOp::create(builder, loc, zero, empty).getResult(0);
 }
 
@@ -152,8 +154,8 @@ Value mlir::moe::detail::createElementwise(
     llvm::function_ref<Value(OpBuilder &, Location, ValueRange)> f) {
   Value first = tensors.front();
   auto type = cast<RankedTensorType>(first.getType());
-  Value empty = tensor::EmptyOp::create(
-      builder, loc, getSizes(builder, loc, first), element);
+  Value empty = tensor::EmptyOp::create(builder, loc,
+                                        getSizes(builder, loc, first), element);
   SmallVector<AffineMap> maps(
       tensors.size() + 1,
       AffineMap::getMultiDimIdentityMap(type.getRank(), builder.getContext()));
@@ -192,9 +194,9 @@ Value mlir::moe::detail::castElements(OpBuilder &builder, Location loc,
   if (Value narrow = getWidened(tensor))
     if (getElementTypeOrSelf(narrow.getType()) == element)
       return narrow;
-  return createElementwise(
-      builder, loc, tensor, element,
-      [&](OpBuilder &b, Location nested, ValueRange args) {
-        return convertFloat(b, nested, args.front(), element);
-      });
+  return createElementwise(builder, loc, tensor, element,
+                           [&](OpBuilder &b, Location nested, ValueRange args) {
+                             return convertFloat(b, nested, args.front(),
+                                                 element);
+                           });
 }

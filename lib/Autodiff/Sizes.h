@@ -23,16 +23,14 @@ SmallVector<OpFoldResult> getSizes(OpBuilder &builder, Location loc,
 void resolveDims(Block &block);
 
 /// A tensor of zeros.
-Value createZeros(OpBuilder &builder, Location loc, ArrayRef<OpFoldResult> sizes,
-                  Type element);
+Value createZeros(OpBuilder &builder, Location loc,
+                  ArrayRef<OpFoldResult> sizes, Type element);
 
 /// Builds `f` of the elements of tensors of one shape, as a tensor of
 /// `element`.
-Value createElementwise(OpBuilder &builder, Location loc, ValueRange tensors,
-                        Type element,
-                        llvm::function_ref<Value(OpBuilder &, Location,
-                                                 ValueRange)>
-                            f);
+Value createElementwise(
+    OpBuilder &builder, Location loc, ValueRange tensors, Type element,
+    llvm::function_ref<Value(OpBuilder &, Location, ValueRange)> f);
 
 /// Converts the elements of a float tensor. What was widened exactly is taken
 /// from where it was narrow.

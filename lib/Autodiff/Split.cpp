@@ -3,6 +3,9 @@
 
 #include "Split.h"
 
+#include "Roundings.h"
+#include "Sizes.h"
+
 #include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
@@ -42,11 +45,24 @@ void Split::need(Value root) {
   Operation *op = result.getOwner();
   if (reverse.isForward(op) && !op->hasTrait<OpTrait::ConstantLike>() &&
       choose(result) == Choice::Keep) {
-    kept.insert(value);
+    keep(result);
     return;
   }
   for (Value input : getInputs(op))
     need(input);
+}
+
+void Split::keep(OpResult result) {
+  Type type = getReadType(result);
+  if (!type) {
+    kept.insert(result);
+    return;
+  }
+  OpBuilder builder(result.getContext());
+  builder.setInsertionPointAfter(result.getOwner());
+  Value narrow = castElements(builder, result.getLoc(), result, type);
+  rounded[result] = narrow;
+  kept.insert(narrow);
 }
 
 bool Split::isThere(Value value) const {
@@ -83,9 +99,17 @@ Value Split::build(OpBuilder &builder, Value root, IRMapping &mapping) const {
   Value built = mapping.lookupOrNull(value);
   if (!built) {
     Operation *op = value.getDefiningOp();
+    auto findRounded = [&](Value input) {
+      return rounded.lookup(reverse.resolve(input));
+    };
     for (Value input : getInputs(op))
-      mapping.map(input, build(builder, input, mapping));
-    builder.clone(*op, mapping);
+      if (!findRounded(input))
+        mapping.map(input, build(builder, input, mapping));
+    Operation *clone = builder.clone(*op, mapping);
+    for (OpOperand &operand : op->getOpOperands())
+      if (Value narrow = findRounded(operand.get()))
+        readRounded(cast<linalg::GenericOp>(clone), operand.getOperandNumber(),
+                    build(builder, narrow, mapping));
     built = mapping.lookup(value);
   }
   mapping.map(root, built);

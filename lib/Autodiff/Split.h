@@ -48,10 +48,13 @@ private:
 
   std::optional<Size> getSizeOf(Value value) const;
   bool isThere(Value value) const;
+  void keep(OpResult result);
 
   const Reverse &reverse;
   std::function<Choice(OpResult)> choose;
   llvm::SetVector<Value> kept;
+  /// What is kept in the place of values that are only read rounded.
+  DenseMap<Value, Value> rounded;
   /// The first value that is this size.
   llvm::MapVector<Size, Value> sizes;
   DenseSet<Value> seen, provided;

@@ -117,6 +117,8 @@ std::vector<std::string> moira::listSymbols(const runtime::Manifest &manifest) {
     for (const runtime::VariantSpec &variant : entry.variants) {
       symbols.push_back(variant.step);
       symbols.push_back(variant.workspace);
+      if (!variant.shapes.empty())
+        symbols.push_back(variant.shapes);
     }
   for (const runtime::ParameterSpec &parameter : manifest.parameters)
     symbols.push_back(parameter.pack);

@@ -72,6 +72,7 @@ struct VariantSpec {
   std::string numerics;  ///< numerics class
   std::string qualified; ///< how it was checked: "none", ...
   std::string schedule;  ///< "equal", "groups"; empty: exchanges are not cut
+  std::string shapes{};  ///< symbol of a moira_shapes_entry; empty: none
 };
 
 struct EntrySpec {

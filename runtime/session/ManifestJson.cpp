@@ -59,6 +59,7 @@ static VariantSpec readVariant(const Reader &json) {
   variant.minRows = json.integerOr("min_rows", 0, 0);
   variant.step = json.at("step").word();
   variant.workspace = json.at("workspace").word();
+  variant.shapes = json.textOr("shapes");
   variant.numerics = json.textOr("numerics");
   variant.qualified = json.textOr("qualified");
   variant.schedule = json.textOr("schedule");
@@ -287,6 +288,7 @@ static Json toJson(const EntrySpec &entry) {
                                 {"min_rows", variant.minRows},
                                 {"step", variant.step},
                                 {"workspace", variant.workspace},
+                                {"shapes", variant.shapes},
                                 {"numerics", variant.numerics},
                                 {"qualified", variant.qualified},
                                 {"schedule", variant.schedule}});

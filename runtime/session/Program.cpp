@@ -57,6 +57,9 @@ Status Program::link(Manifest manifest, const Resolver &resolve,
       MOIRA_RETURN_IF_ERROR(resolveSymbol(resolve, variant.step, code.step));
       MOIRA_RETURN_IF_ERROR(
           resolveSymbol(resolve, variant.workspace, code.workspace));
+      if (!variant.shapes.empty())
+        MOIRA_RETURN_IF_ERROR(
+            resolveSymbol(resolve, variant.shapes, code.shapes));
       variants.push_back(code);
     }
     entries.push_back(std::move(variants));

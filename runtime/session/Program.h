@@ -49,6 +49,10 @@ public:
   moira_workspace_entry workspace(int entry, int variant) const {
     return entries[entry][variant].workspace;
   }
+  /// Null where the variant has none.
+  moira_shapes_entry shapes(int entry, int variant) const {
+    return entries[entry][variant].shapes;
+  }
   moira_pack_entry pack(int parameter) const { return packs[parameter]; }
 
   /// The packed bytes of a parameter that came with the program, or nullptr.
@@ -65,6 +69,7 @@ private:
   struct VariantCode {
     moira_step_entry step;
     moira_workspace_entry workspace;
+    moira_shapes_entry shapes;
   };
 
   Manifest description;

@@ -10,7 +10,7 @@ using namespace moira::runtime;
 
 /// Sizes that vary a little from step to step, such as the rows that a rank
 /// receives, share blocks: at most an eighth is wasted.
-static int64_t roundUp(int64_t bytes) {
+int64_t ResidualPool::blockBytes(int64_t bytes) {
   constexpr int64_t smallest = 64;
   if (bytes <= smallest || bytes > INT64_MAX / 2)
     return std::max(bytes, smallest);
@@ -36,7 +36,7 @@ Result<std::shared_ptr<Storage>> ResidualPool::take(int64_t bytes) {
       poisonMemory(storage.data(), storage.size());
   } else {
     Result<Storage> made =
-        Storage::allocate(account, MemoryKind::Residuals, roundUp(bytes));
+        Storage::allocate(account, MemoryKind::Residuals, blockBytes(bytes));
     if (!made.ok()) { // what is kept for later may be in the way
       trim(0);
       made = Storage::allocate(account, MemoryKind::Residuals, bytes);

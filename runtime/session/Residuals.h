@@ -26,6 +26,8 @@ public:
   /// A block of at least `bytes` >= 0, which goes back when nobody holds it.
   Result<std::shared_ptr<Storage>> take(int64_t bytes);
 
+  /// What `take` holds for so many bytes, at most.
+  static int64_t blockBytes(int64_t bytes);
   /// Bytes that nobody holds now.
   int64_t freeBytes() const;
 

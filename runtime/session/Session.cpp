@@ -443,7 +443,7 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
   if (!bytes.ok())
     return bytes.status();
   if (backward)
-    return impl->predictBackward(*found, plan, inputs);
+    return impl->predictBackward(*found, plan, inputs, *bytes);
   return impl->peakWith(
       *bytes, predictResults(spec, 0, spec.results.size(), plan.rows, {}));
 }

@@ -75,8 +75,16 @@ struct Session::Impl {
   Status runAccumulate(const Residuals &residuals,
                        const std::vector<TensorView> &resultGradients,
                        std::vector<ResultTensor> &results);
-  int64_t predictBackward(int entry, const StepPlan &given,
-                          const std::vector<TensorView> &inputs);
+  struct BackwardBounds {
+    std::vector<TensorView> inputs;
+    std::vector<int64_t> numbers;       ///< values of inputs of rank 0
+    int64_t results = 0, residuals = 0; ///< bytes
+  };
+  BackwardBounds boundBackward(int entry, const StepPlan &given,
+                               const std::vector<TensorView> &inputs);
+  Result<int64_t> predictBackward(int entry, const StepPlan &given,
+                                  const std::vector<TensorView> &inputs,
+                                  int64_t forwardWorkspace);
   GradientTable &gradients();
   void makeOptimizer() {
     if (!optimizer)

@@ -84,7 +84,8 @@ TEST(Linalg, ProductsOfOneTensor) {
   // x x^T: both operands are one value.
   check(program("%x: tensor<3x5xf64>", R"(
   %e = tensor.empty() : tensor<3x3xf64>
-  %f = linalg.fill ins(%zero : f64) outs(%e : tensor<3x3xf64>) -> tensor<3x3xf64>
+  %f = linalg.fill ins(%zero : f64) outs(%e : tensor<3x3xf64>)
+      -> tensor<3x3xf64>
   %y = linalg.matmul indexing_maps = [#mk, #nk, #mn]
       ins(%x, %x : tensor<3x5xf64>, tensor<3x5xf64>)
       outs(%f : tensor<3x3xf64>) -> tensor<3x3xf64>

@@ -29,9 +29,10 @@ static std::string print(const Gate &gate) {
               choices = std::to_string(gate.choices);
   return "func.func @main(%logits: tensor<?x" + experts + "xf64>" +
          gate.arguments + ") -> (tensor<?x" + choices + "xf64>, tensor<?x" +
-         choices + "xi32>) {\n  %two = arith.constant 2 : index\n"
-                   "  %limit = arith.constant 0.2 : f64\n"
-                   "  %ids, %weights = moe.gate %logits router<" +
+         choices +
+         "xi32>) {\n  %two = arith.constant 2 : index\n"
+         "  %limit = arith.constant 0.2 : f64\n"
+         "  %ids, %weights = moe.gate %logits router<" +
          gate.router + "> " + gate.options + "\n      : tensor<?x" + experts +
          "xf64> -> tensor<?x" + choices + "xi32>, tensor<?x" + choices +
          "xf64>\n  return %weights, %ids : tensor<?x" + choices +
@@ -111,8 +112,7 @@ TEST(Router, ReplayedChoices) {
       "replay", "i32", {5, 2}, {0, 5, 1, -1, -1, -1, 3, 2, 4, 0}};
   for (const char *score : {"softmax", "sigmoid"})
     check({std::string("score = ") + score + ", normalize = max_sum_eps",
-           "replay(%replay : tensor<?x2xi32>)",
-           ", %replay: tensor<?x2xi32>"},
+           "replay(%replay : tensor<?x2xi32>)", ", %replay: tensor<?x2xi32>"},
           {replay});
 }
 
@@ -125,8 +125,8 @@ TEST(Router, ExpertsThatChoose) {
 TEST(Router, OneExpert) {
   check({"score = sigmoid", "", "", 11, 1, 1});
   GradientProgram program(print({"", "", "", 3, 1, 1}));
-  GradientRun run =
-      program.run({logitsOf({"", "", "", 3, 1, 1})}, {{"d", "f64", {3, 1}, {1, 2, 3}}});
+  GradientRun run = program.run({logitsOf({"", "", "", 3, 1, 1})},
+                                {{"d", "f64", {3, 1}, {1, 2, 3}}});
   ASSERT_EQ(run.gradients.size(), 1u);
   EXPECT_EQ(run.gradients[0].values(), std::vector<double>(3, 0));
 }
@@ -135,8 +135,8 @@ TEST(Router, OneChoiceKeepsAGradientWhereScoresComeFirst) {
   Gate gate = {"", "", "", 5, 6, 1};
   check(gate);
   GradientProgram program(print(gate));
-  GradientRun run = program.run({logitsOf(gate)},
-                                {{"d", "f64", {5, 1}, {1, 1, 1, 1, 1}}});
+  GradientRun run =
+      program.run({logitsOf(gate)}, {{"d", "f64", {5, 1}, {1, 1, 1, 1, 1}}});
   ASSERT_EQ(run.gradients.size(), 1u);
   for (double value : run.gradients[0].values())
     EXPECT_NE(value, 0);
@@ -154,8 +154,8 @@ TEST(Router, LogitsThatAreNotFiniteDoNotSpread) {
     GradientOptions options;
     options.oracle = oracle;
     GradientProgram program(print(gate), options);
-    GradientRun run = program.run(
-        {logits}, {{"d", "f64", {3, 2}, {1, -1, 0.5, 2, 3, 4}}});
+    GradientRun run =
+        program.run({logits}, {{"d", "f64", {3, 2}, {1, -1, 0.5, 2, 3, 4}}});
     ASSERT_EQ(run.gradients.size(), 1u);
     std::vector<double> values = run.gradients[0].values();
     for (double value : values)

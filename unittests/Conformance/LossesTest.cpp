@@ -1,13 +1,16 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Gradients of the routers' losses against finite differences, in f64.
+// The routers' losses against the reference, and their gradients against finite
+// differences, in f64.
 
 #include "Conformance/Training.h"
 
+#include "Reference/Loss.h"
 #include "session/Residuals.h"
 
 #include <cmath>
+#include <random>
 
 using namespace moira;
 using namespace moira::conformance;
@@ -41,6 +44,28 @@ const std::vector<std::string> kLosses = {
     /*8*/ "load_importance %l" + kIds + kMask + kNoisy + kBlocks +
         " scope block {compare_logits, noise = 2.0 : f64}",
 };
+
+/// The same, for the reference.
+std::vector<reference::Loss> describeLosses() {
+  using reference::Loss;
+  std::vector<Loss> losses(9);
+  losses[0] = {Loss::GShard, Loss::Rank};
+  losses[1] = {Loss::GShard, Loss::Block};
+  losses[2] = {Loss::Switch, Loss::Global};
+  losses[3] = {Loss::Switch, Loss::Block, /*sigmoid=*/true};
+  losses[4] = {Loss::Sequence, Loss::Block};
+  losses[5] = {Loss::Z, Loss::Rank};
+  losses[6] = {Loss::Z, Loss::Block};
+  losses[7] = {Loss::LoadImportance, Loss::Rank, false, false, 1.5};
+  losses[8] = {Loss::LoadImportance, Loss::Block, false, true, 2.0};
+  return losses;
+}
+constexpr bool kMasked[] = {false, true, false, true, false,
+                            false, true, false, true};
+constexpr bool kBlocked[] = {false, false, true,  true, false,
+                             false, true,  false, true};
+constexpr bool kThirds[] = {false, true,  false, false, true,
+                            false, false, false, false};
 
 class Losses : public testing::Test {
 protected:
@@ -91,6 +116,66 @@ protected:
   std::vector<double> logits, noisy, losses;
   std::shared_ptr<const Residuals> handle;
 };
+
+TEST_F(Losses, AreThoseOfTheReference) {
+  std::mt19937 random(1);
+  auto below = [&](int bound) { return int(random() % bound); };
+  for (int64_t tokens : {0, 1, 2, 6, 9, 31, 64}) {
+    SCOPED_TRACE(tokens);
+    int64_t count = tokens * kExperts;
+    std::vector<double> l, n;
+    for (int64_t i = 0; i < count; ++i) {
+      l.push_back((below(2001) - 1000) / 250.0);
+      n.push_back(l.back() + (below(201) - 100) / 100.0);
+    }
+    if (count > 0) {
+      l[below(count)] = NAN;
+      l[below(count)] = -INFINITY;
+    }
+    std::vector<int32_t> ids;
+    std::vector<uint8_t> mask;
+    for (int64_t t = 0; t < tokens; ++t) {
+      int first = below(kExperts);
+      ids.push_back(below(9) == 0 ? -1 : first);
+      ids.push_back(below(5) == 0 ? -1 : (first + 1 + below(3)) % 4);
+      mask.push_back(below(4) != 0);
+    }
+    int64_t third = tokens / 3;
+    std::vector<int64_t> blocks{third, 0, tokens - third};
+    std::vector<int32_t> given(blocks.begin(), blocks.end());
+    std::vector<ResultTensor> results;
+    MOIRA_ASSERT_OK(
+        session->forward("main",
+                         {{DataType::F64, {tokens, kExperts}, l.data()},
+                          {DataType::F64, {tokens, kExperts}, n.data()},
+                          {DataType::I32, {tokens, 2}, ids.data()},
+                          {DataType::I1, {tokens}, mask.data()},
+                          {DataType::I32, {3}, given.data()}},
+                         results, handle));
+    std::vector<reference::Loss> losses = describeLosses();
+    for (size_t i = 0; i < losses.size(); ++i) {
+      reference::Loss &loss = losses[i];
+      loss.experts = kExperts;
+      loss.choices = 2;
+      loss.logits = l;
+      loss.ids = ids;
+      if (i == 8)
+        loss.noisy = n;
+      if (kMasked[i])
+        loss.mask.assign(mask.begin(), mask.end());
+      if (kBlocked[i])
+        loss.blocks = blocks;
+      if (kThirds[i]) // rows behind the last three are in no block
+        loss.blocks.assign(third, 3);
+      if (kThirds[i] && third == 0)
+        loss.blocks = {0};
+      double want = evaluate(loss);
+      EXPECT_NEAR(*static_cast<const double *>(results[i].data), want,
+                  1e-12 * (1 + want))
+          << kLosses[i];
+    }
+  }
+}
 
 TEST_F(Losses, GradientsAreTheDifferences) {
   forward();

@@ -365,6 +365,7 @@ void EmitEntries::runOnOperation() {
   for (auto [step, indices] : llvm::zip_equal(steps, parameterIndices)) {
     auto names = ManifestWriter::getSymbols(step);
     emitWorkspaceBound(step, names.workspace);
+    emitShapeBounds(step, names.shapes);
     FunctionLowering lowering(step);
     if (failed(lowering.lowerStep(indices)))
       return signalPassFailure();

@@ -92,7 +92,8 @@ static StringRef variantName(func::FuncOp step) {
 
 ManifestWriter::Symbols ManifestWriter::getSymbols(func::FuncOp step) {
   std::string suffix = (entryName(step) + "_" + variantName(step)).str();
-  return {"moira_step_" + suffix, "moira_workspace_" + suffix};
+  return {"moira_step_" + suffix, "moira_workspace_" + suffix,
+          "moira_shapes_" + suffix};
 }
 
 /// What rows of one parameter, or of one part, have in common.
@@ -327,6 +328,7 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
   Symbols names = getSymbols(step);
   symbols.insert(names.step);
   symbols.insert(names.workspace);
+  symbols.insert(names.shapes);
   StringRef variant = variantName(step);
   auto numerics = step->getAttrOfType<StringAttr>(kNumericsAttrName);
   json::Array &variants = *entry.getArray("variants");
@@ -338,6 +340,7 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
       {"min_rows", minRows},
       {"step", names.step},
       {"workspace", names.workspace},
+      {"shapes", names.shapes},
       {"numerics", numerics ? numerics.getValue() : "cpu-fma"},
       {"qualified", "none"}};
   if (auto schedule = step->getAttrOfType<ScheduleAttr>("moe.schedule"))

@@ -23,7 +23,7 @@ public:
 
   /// The C symbols of a step's entries.
   struct Symbols {
-    std::string step, workspace;
+    std::string step, workspace, shapes;
   };
   static Symbols getSymbols(func::FuncOp step);
 

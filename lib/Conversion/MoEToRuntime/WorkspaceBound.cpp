@@ -43,6 +43,8 @@ public:
   BoundBuilder(ImplicitLocOpBuilder &builder, func::FuncOp step, Value inputs)
       : b(builder), step(step), inputs(inputs) {}
 
+  /// The bound of a dim of `memref`, or null when none is known.
+  Value boundDim(Value memref, int64_t dim) { return buildDim(memref, dim); }
   /// The bound of `value` (i64), or null when none is known.
   Value bound(Value value) {
     auto [it, inserted] = known.try_emplace(value);
@@ -60,6 +62,8 @@ private:
   /// more than shapes.
   Value copy(Value value);
   Value buildDim(Value memref, int64_t dim);
+  /// The bytes of the `argument`-th input or, of a tensor, its sizes.
+  Value loadInput(unsigned argument, int64_t field);
   Value combine(StringRef name, Value lhs, Value rhs) {
     if (!lhs || !rhs)
       return {};
@@ -94,16 +98,19 @@ Value BoundBuilder::buildDim(Value memref, int64_t dim) {
   auto argument = dyn_cast<BlockArgument>(memref);
   if (!argument || argument.getOwner() != &step.front())
     return {};
+  Value shape =
+      loadInput(argument.getArgNumber(), offsetof(moira_buffer, shape));
+  return AbiBuilder::loadField(b, shape, dim * 8, b.getI64Type());
+}
+
+Value BoundBuilder::loadInput(unsigned argument, int64_t field) {
   // Inputs are numbered without the context and the parameters.
   int64_t input = 0;
-  for (unsigned i = 1; i < argument.getArgNumber(); ++i)
+  for (unsigned i = 1; i < argument; ++i)
     if (!step.getArgAttr(i, kParamAttrName))
       ++input;
-  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
-  Value shape = AbiBuilder::loadField(
-      b, inputs, input * sizeof(moira_buffer) + offsetof(moira_buffer, shape),
-      pointer);
-  return AbiBuilder::loadField(b, shape, dim * 8, b.getI64Type());
+  return AbiBuilder::loadField(b, inputs, input * sizeof(moira_buffer) + field,
+                               LLVM::LLVMPointerType::get(b.getContext()));
 }
 
 /// A dim of an input or a constant one: known, and not only bounded.
@@ -141,8 +148,16 @@ Value BoundBuilder::build(Value value) {
   if (matchPattern(value, m_ConstantInt(&constant)))
     return AbiBuilder::i64(b, constant.getSExtValue());
   Operation *op = value.getDefiningOp();
-  if (!op)
-    return {};
+  if (!op) {
+    // A number among the inputs, which is given with its value.
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (!argument || argument.getOwner() != &step.front() ||
+        !value.getType().isIndex())
+      return {};
+    Value data =
+        loadInput(argument.getArgNumber(), offsetof(moira_buffer, data));
+    return AbiBuilder::loadField(b, data, 0, b.getI64Type());
+  }
   if (auto dim = dyn_cast<memref::DimOp>(op)) {
     std::optional<int64_t> index = dim.getConstantIndex();
     return index ? buildDim(dim.getSource(), *index) : Value();
@@ -234,4 +249,29 @@ void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
   if (unknown)
     total = AbiBuilder::i64(b, -1);
   func::ReturnOp::create(b, total);
+}
+
+void mlir::moe::emitShapeBounds(func::FuncOp step, StringRef name) {
+  auto module = step->getParentOfType<ModuleOp>();
+  ImplicitLocOpBuilder b(step.getLoc(), step.getContext());
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  b.setInsertionPointToEnd(module.getBody());
+  auto function = func::FuncOp::create(
+      b, name, b.getFunctionType({pointer, pointer, pointer}, {}));
+  Block *entry = function.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  BoundBuilder bounds(b, step, entry->getArgument(1));
+  int64_t place = 0;
+  auto store = [&](Value bound) {
+    AbiBuilder::storeField(b, entry->getArgument(2), 8 * place++,
+                           bound ? bound : AbiBuilder::i64(b, -1));
+  };
+  for (Value result : step.front().getTerminator()->getOperands()) {
+    auto type = dyn_cast<MemRefType>(result.getType());
+    if (!type)
+      store(result.getType().isIndex() ? bounds.bound(result) : Value());
+    for (int64_t d = 0; type && d < type.getRank(); ++d)
+      store(bounds.boundDim(result, d));
+  }
+  func::ReturnOp::create(b);
 }

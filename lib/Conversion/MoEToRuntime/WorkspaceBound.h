@@ -15,6 +15,10 @@ namespace mlir::moe {
 /// returns -1 when a size depends on data without a known bound.
 void emitWorkspaceBound(func::FuncOp step, StringRef name);
 
+/// Adds the C function `name` (moira_shapes_entry): upper bounds of the sizes
+/// of results, and of results that are index numbers. -1 where none is known.
+void emitShapeBounds(func::FuncOp step, StringRef name);
+
 /// Bytes per element of a memref: 1 for i1, 8 for index.
 int64_t getElementBytes(Type element);
 

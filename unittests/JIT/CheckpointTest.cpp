@@ -1,0 +1,470 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Training on ranks, saved and loaded with others.
+
+#include "JIT/TrainingProgram.h"
+
+#include "collective/Communicator.h"
+#include "collective/InProcess.h"
+#include "io/Safetensors.h"
+#include "session/Checkpoint.h"
+#include "session/Optimizer.h"
+#include "session/Residuals.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <thread>
+
+using namespace moira;
+using namespace moira::runtime;
+using namespace moira::test;
+
+namespace {
+
+constexpr int64_t features = 64, tokens = 37;
+
+/// A layer of 8 experts for `ranks` ranks; results of runs with the same number
+/// of hidden blocks agree bit for bit.
+std::shared_ptr<const Program> layer(int ranks, int copies, int spare = 0) {
+  static std::map<std::tuple<int, int, int>, std::shared_ptr<const Program>>
+      compiled;
+  std::shared_ptr<const Program> &program = compiled[{ranks, copies, spare}];
+  if (program)
+    return program;
+  JitOptions options;
+  options.optLevel = 1;
+  options.pipeline.ranks = ranks;
+  options.pipeline.copies = copies;
+  options.pipeline.spareSlots = spare;
+  options.pipeline.hiddenBlocks = 2;
+  options.pipeline.gradients = true;
+  options.pipeline.packGradients = true;
+  options.pipeline.updates = {"adamw"};
+  options.pipeline.rowClasses = {mlir::moe::RowClass::Prefill};
+  return program = compileFile("examples/mixtral/tiny.mlir", options);
+}
+
+std::vector<float> fractions(int64_t count, int seed) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(float(std::sin(double(i * 12.9898 + seed * 78.233))));
+  return values;
+}
+
+/// All ranks of a program.
+struct Ranks {
+  explicit Ranks(std::shared_ptr<const Program> program, int count,
+                 bool permuted = false)
+      : program(program), count(program ? count : 0) {
+    if (!program)
+      return;
+    auto ends = makeInProcess(count);
+    for (auto &end : ends) {
+      SessionOptions options;
+      options.threads = 1;
+      if (count > 1) {
+        auto group = Communicator::create(std::move(end));
+        EXPECT_OK(group.status());
+        options.communicator = std::move(*group);
+      }
+      sessions.push_back(makeSession(program, options));
+    }
+    if (!permuted)
+      return;
+    const LayerPlacement &placement =
+        *program->manifest()
+             .entries[program->manifest().mainEntry()]
+             .layers[0]
+             .placement;
+    PlanOptions plan;
+    int64_t places = int64_t(count) * placement.slots;
+    for (int64_t i = 0; i < places; ++i) { // backwards, copies in spare slots
+      int64_t unit = places - 1 - i;
+      plan.slotTable.push_back(static_cast<int32_t>(unit % placement.units()));
+    }
+    for (auto &session : sessions)
+      EXPECT_OK(session->setPlan(plan));
+  }
+
+  template <typename Action> void onAll(const Action &action) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < count; ++rank)
+      threads.emplace_back([&action, rank] { EXPECT_OK(action(rank)); });
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+  /// Rows of a rank: uneven, the last ranks may have none.
+  std::pair<int64_t, int64_t> rowsOf(int rank) const {
+    int64_t share = (tokens + count - 1) / count + (count > 1 ? 1 : 0);
+    int64_t begin = std::min<int64_t>(tokens, rank * share);
+    return {begin, std::min<int64_t>(tokens, begin + share) - begin};
+  }
+
+  void bind() {
+    onAll([&](int rank) { return sessions[rank]->bindRandom(11); });
+  }
+  /// Forward; the results of all tokens.
+  std::vector<float> forward(int seed, bool accumulate = false) {
+    std::vector<float> x = fractions(tokens * features, seed);
+    std::vector<float> dy = fractions(tokens * features, seed + 100);
+    std::vector<float> y(tokens * features);
+    onAll([&](int rank) -> Status {
+      auto [begin, rows] = rowsOf(rank);
+      Shape shape{rows, features};
+      std::vector<ResultTensor> results, ofInputs;
+      std::shared_ptr<const Residuals> handle;
+      MOIRA_RETURN_IF_ERROR(sessions[rank]->forward(
+          "main", {{DataType::F32, shape, x.data() + begin * features}},
+          results, handle));
+      if (rows > 0)
+        std::memcpy(y.data() + begin * features, results[0].data,
+                    rows * features * sizeof(float));
+      if (!accumulate)
+        return Status();
+      sessions[rank]->zeroGradients();
+      return sessions[rank]->accumulate(
+          *handle, {{DataType::F32, shape, dy.data() + begin * features}},
+          ofInputs);
+    });
+    return y;
+  }
+  void train(int seed) {
+    forward(seed, /*accumulate=*/true);
+    onAll([&](int rank) {
+      UpdateOptions options;
+      options.learningRate = 0.01;
+      options.weightDecay = 0.1;
+      return sessions[rank]->update(options);
+    });
+  }
+  double norm() {
+    std::vector<double> norms(count);
+    onAll([&](int rank) -> Status {
+      Result<double> norm = sessions[rank]->gradientNorm();
+      if (norm.ok())
+        norms[rank] = *norm;
+      return norm.status();
+    });
+    for (double norm : norms)
+      EXPECT_EQ(norm, norms[0]);
+    return norms.empty() ? -1 : norms[0];
+  }
+  void save(const std::string &folder, bool sharded, int64_t step = 3) {
+    TrainingState state;
+    state.step = step;
+    state.seed = 5;
+    onAll([&](int rank) {
+      return sessions[rank]->saveCheckpoint(folder, state, sharded);
+    });
+  }
+  void restore(const std::string &folder) {
+    onAll([&](int rank) -> Status {
+      Result<TrainingState> state = sessions[rank]->restoreCheckpoint(folder);
+      if (state.ok()) {
+        EXPECT_EQ(state->step, 3);
+        EXPECT_EQ(state->seed, 5u);
+        EXPECT_EQ(state->rule, "adamw");
+        EXPECT_EQ(state->updates, 2);
+      }
+      return state.status();
+    });
+  }
+
+  std::shared_ptr<const Program> program;
+  int count;
+  std::vector<std::unique_ptr<Session>> sessions;
+};
+
+struct Folder {
+  Folder() {
+    EXPECT_FALSE(llvm::sys::fs::createUniqueDirectory("moira-train", path));
+  }
+  ~Folder() { llvm::sys::fs::remove_directories(path); }
+  std::string name() const { return std::string(path); }
+  /// The files in it.
+  std::vector<std::string> files() const {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (llvm::sys::fs::directory_iterator at(path, error), end; at != end;
+         at.increment(error))
+      found.push_back(at->path());
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  llvm::SmallString<128> path;
+};
+
+/// All tensors of a checkpoint, as bytes.
+std::map<std::string, std::string> tensorsOf(const std::string &folder) {
+  std::map<std::string, std::string> tensors;
+  auto file = io::Safetensors::open(folder);
+  EXPECT_OK(file.status());
+  if (!file.ok())
+    return tensors;
+  for (const std::string &name : (*file)->names()) {
+    auto tensor = (*file)->tensor(name);
+    EXPECT_OK(tensor.status());
+    if (tensor.ok())
+      tensors[name + " " + toString(tensor->dtype, tensor->shape)] =
+          std::string(reinterpret_cast<const char *>(tensor->data),
+                      tensor->bytes);
+  }
+  return tensors;
+}
+
+struct Layout {
+  int ranks, copies, spare;
+  bool permuted;
+};
+
+/// E >= W, E = W, E < W with rows or weights that travel, replicas.
+const Layout layouts[] = {{2, 1, 0, false}, {4, 0, 0, true},  {8, 1, 0, true},
+                          {2, 1, 1, true},  {16, 1, 0, true}, {16, 2, 0, false},
+                          {16, 0, 0, true}};
+
+TEST(Checkpoint, GoesOnWithOtherRanks) {
+  Folder one;
+  Ranks trained(layer(1, 1), 1);
+  trained.bind();
+  trained.train(1);
+  trained.train(2);
+  trained.save(one.name(), false);
+  std::vector<float> expected = trained.forward(9);
+  std::map<std::string, std::string> saved = tensorsOf(one.name());
+  // The names and shapes of the program's own checkpoint, and states beside.
+  EXPECT_EQ(saved.size(), 3u * (1 + 3 * 8));
+  EXPECT_EQ(
+      saved.count("model.layers.0.block_sparse_moe.gate.weight f32[8, 64]"), 1u)
+      << saved.rbegin()->first;
+  trained.train(4);
+  Folder after;
+  trained.save(after.name(), false);
+  std::map<std::string, std::string> goneOn = tensorsOf(after.name());
+
+  for (const Layout &layout : layouts) {
+    SCOPED_TRACE(testing::Message()
+                 << layout.ranks << " ranks, r " << layout.copies << ", "
+                 << layout.spare << " spare");
+    Ranks ranks(layer(layout.ranks, layout.copies, layout.spare), layout.ranks,
+                layout.permuted);
+    ranks.restore(one.name());
+    // What was loaded is what was saved, and computes the same.
+    for (bool sharded : {false, true}) {
+      Folder again;
+      ranks.save(again.name(), sharded);
+      EXPECT_TRUE(tensorsOf(again.name()) == saved);
+      if (!sharded)
+        EXPECT_EQ(again.files().size(), 2u);
+    }
+    EXPECT_EQ(ranks.forward(9), expected);
+    // And goes on alike: weights as after the same step on one rank.
+    ranks.train(4);
+    Folder next;
+    ranks.save(next.name(), true);
+    std::map<std::string, std::string> found = tensorsOf(next.name());
+    ASSERT_EQ(found.size(), goneOn.size());
+    for (const auto &[name, bytes] : goneOn) {
+      if (name.rfind("optimizer.exp_avg_sq", 0) == 0)
+        continue; // squares of small numbers, below
+      ASSERT_EQ(found.count(name), 1u) << name;
+      for (size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+        float wanted, got;
+        std::memcpy(&wanted, bytes.data() + i, 4);
+        std::memcpy(&got, found[name].data() + i, 4);
+        ASSERT_NEAR(got, wanted, 1e-4 * std::max(0.1f, std::fabs(wanted)))
+            << name << " element " << i / 4;
+      }
+    }
+  }
+}
+
+TEST(Checkpoint, NormsDoNotDependOnRanks) {
+  Ranks one(layer(1, 1), 1);
+  one.bind();
+  one.forward(1, /*accumulate=*/true);
+  double expected = one.norm();
+  EXPECT_GT(expected, 0);
+  for (const Layout &layout : layouts) {
+    Ranks ranks(layer(layout.ranks, layout.copies, layout.spare), layout.ranks,
+                layout.permuted);
+    ranks.bind();
+    ranks.forward(1, /*accumulate=*/true);
+    // Gradients over ranks are sums in another order: a few roundings of f32.
+    EXPECT_NEAR(ranks.norm(), expected, 1e-6 * expected)
+        << layout.ranks << " ranks, r " << layout.copies;
+  }
+}
+
+TEST(Checkpoint, KeepsMasterCopies) {
+  JitOptions options = withOptimizers();
+  auto program = compileProgram(linearProgram("bf16"), options);
+  Folder folder;
+  std::vector<uint16_t> x(8, 0x3f80), dy(6, 0x3f80); // ones
+  auto step = [&](Session &session) {
+    std::vector<ResultTensor> results, ofInputs;
+    std::shared_ptr<const Residuals> handle;
+    ASSERT_OK(session.forward("main", {{DataType::BF16, {1, 8}, x.data()}},
+                              results, handle));
+    session.zeroGradients();
+    ASSERT_OK(session.accumulate(*handle, {{DataType::BF16, {1, 6}, dy.data()}},
+                                 ofInputs));
+    UpdateOptions update;
+    update.rule = "sgd";
+    update.momentum = 0.5;
+    update.learningRate = 1e-4; // less than a bf16 shows at once
+    ASSERT_OK(session.update(update));
+  };
+  auto first = makeSession(program), second = makeSession(program);
+  ASSERT_OK(first->bindRandom(3));
+  for (int i = 0; i < 5; ++i)
+    step(*first);
+  ASSERT_OK(first->saveCheckpoint(folder.name(), {5, 3, "", 0}, false));
+  auto state = second->restoreCheckpoint(folder.name());
+  ASSERT_OK(state.status());
+  EXPECT_EQ(state->updates, 5);
+  EXPECT_EQ(state->rule, "sgd");
+  for (int i = 0; i < 20; ++i) {
+    step(*first);
+    step(*second);
+  }
+  Folder a, b;
+  ASSERT_OK(first->saveCheckpoint(a.name(), {25, 3, "", 0}, false));
+  ASSERT_OK(second->saveCheckpoint(b.name(), {25, 3, "", 0}, false));
+  EXPECT_TRUE(tensorsOf(a.name()) == tensorsOf(b.name()));
+}
+
+//===----------------------------------------------------------------------===//
+// What is wrong with a folder
+//===----------------------------------------------------------------------===//
+
+struct Damaged : testing::Test {
+  Damaged() {
+    session = makeSession(program());
+    EXPECT_OK(session->bindRandom(3));
+    EXPECT_OK(session->saveCheckpoint(folder.name(), {7, 3, "", 0}, false));
+    EXPECT_EQ(folder.files().size(), 2u);
+  }
+  static std::shared_ptr<const Program> program() {
+    static auto compiled =
+        compileProgram(linearProgram("f32"), withOptimizers());
+    return compiled;
+  }
+  std::string data() const {
+    return folder.name() + "/step-7-rank-0.safetensors";
+  }
+  std::string index() const {
+    return folder.name() + "/model.safetensors.index.json";
+  }
+  static std::string read(const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static void write(const std::string &path, const std::string &text) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  void replace(const std::string &from, const std::string &to) {
+    std::string text = read(index());
+    size_t place = text.find(from);
+    ASSERT_NE(place, std::string::npos) << text;
+    write(index(), text.replace(place, from.size(), to));
+  }
+  std::string failure() {
+    return makeSession(program())
+        ->restoreCheckpoint(folder.name())
+        .status()
+        .message;
+  }
+
+  Folder folder;
+  std::unique_ptr<Session> session;
+};
+
+TEST_F(Damaged, IsWholeBefore) { EXPECT_EQ(failure(), ""); }
+
+TEST_F(Damaged, NoIndex) {
+  llvm::sys::fs::remove(index());
+  EXPECT_EQ(failure(), "checkpoint: " + index() +
+                           ": expected a checkpoint, got no such file");
+}
+
+TEST_F(Damaged, AnotherFormat) {
+  replace("moira-training-1", "moira-training-9");
+  EXPECT_EQ(failure(), "checkpoint: " + index() +
+                           ": expected a checkpoint of format "
+                           "'moira-training-1', got 'moira-training-9'");
+}
+
+TEST_F(Damaged, ANumberThatIsNone) {
+  replace("\"step\": \"7\"", "\"step\": \"x\"");
+  EXPECT_EQ(failure(), "checkpoint: " + index() +
+                           ": metadata 'step': expected a number, got 'x'");
+}
+
+TEST_F(Damaged, AFlippedBit) {
+  std::string bytes = read(data());
+  bytes.back() ^= 1;
+  write(data(), bytes);
+  EXPECT_EQ(failure().find("checkpoint: " + data() + ": expected checksum "),
+            0u)
+      << failure();
+}
+
+TEST_F(Damaged, ATruncatedFile) {
+  std::string bytes = read(data());
+  write(data(), bytes.substr(0, bytes.size() - 4));
+  std::string message = failure();
+  EXPECT_EQ(message.find("checkpoint: " + data()), 0u) << message;
+  EXPECT_EQ(message.find('\n'), std::string::npos);
+}
+
+TEST_F(Damaged, AMissingFile) {
+  llvm::sys::fs::remove(data());
+  EXPECT_NE(failure().find(data()), std::string::npos) << failure();
+}
+
+TEST_F(Damaged, AnotherProgram) {
+  auto other = makeSession(compileProgram(R"(
+    func.func @main(%x: tensor<?x4xf32>,
+        %w: tensor<3x3xf32> {moe.param = #moe.param<"w">}) -> tensor<?x4xf32> {
+      return %x : tensor<?x4xf32>
+    })"));
+  EXPECT_NE(other->restoreCheckpoint(folder.name())
+                .status()
+                .message.find("expected f32[3, 3], got f32[6, 8]"),
+            std::string::npos)
+      << other->restoreCheckpoint(folder.name()).status().message;
+}
+
+/// A checkpoint that cannot be written leaves the last one as it is.
+TEST_F(Damaged, AFailedSaveChangesNothing) {
+  std::map<std::string, std::string> before = tensorsOf(folder.name());
+  std::string blocked = folder.name() + "/step-8-rank-0.safetensors";
+  ASSERT_FALSE(llvm::sys::fs::create_directory(blocked)); // in the way
+  EXPECT_NE(session->saveCheckpoint(folder.name(), {8, 3, "", 0}, false).code,
+            MOIRA_OK);
+  llvm::sys::fs::remove(blocked);
+  EXPECT_EQ(failure(), "");
+  EXPECT_TRUE(tensorsOf(folder.name()) == before);
+  EXPECT_EQ(folder.files().size(), 2u);
+}
+
+/// Later checkpoints end the files of earlier ones, and of killed runs.
+TEST_F(Damaged, LeftoversAreRemoved) {
+  write(folder.name() + "/step-6-rank-3.safetensors", "old");
+  write(data() + ".tmp1-1", "half");
+  write(folder.name() + "/notes.txt", "mine");
+  ASSERT_OK(session->saveCheckpoint(folder.name(), {8, 3, "", 0}, false));
+  EXPECT_EQ(folder.files(), (std::vector<std::string>{
+                                folder.name() + "/model.safetensors.index.json",
+                                folder.name() + "/notes.txt",
+                                folder.name() + "/step-8-rank-0.safetensors"}));
+}
+
+} // namespace
