@@ -63,6 +63,7 @@ public:
   std::vector<GradientStep> run(const GradientLayer &layer,
                                 const std::vector<int32_t> &tokens,
                                 bool blocks = false);
+  runtime::Session &session(int rank) { return *runners[rank]->get(); }
   /// Traffic of the last step's way there, and of its way back.
   const runtime::Traffic &traffic(int rank, bool back) const {
     return (back ? backTraffic : thereTraffic)[rank];

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
+#include <thread>
 
 using namespace moira;
 using namespace moira::conformance;
@@ -318,6 +319,69 @@ TEST_P(RankGradients, AreThoseOfOneRank) {
       runPlans(grid, layer, tokens, expected[0], ranks);
     }
   }
+}
+
+/// Two steps on each rank, and their ways back in any order.
+TEST(RanksResiduals, OfAnotherStepAreAnErrorOnAllRanks) {
+  GradientGrid grid{2, 2, 1};
+  GradientLayer layer = layerFor(grid, true);
+  CompileOptions options;
+  options.gradients = true;
+  options.ranks = 2;
+  auto program = compileText(layer.print(), options);
+  ASSERT_TRUE(program);
+  GradientRanks ranks(program, 2);
+  ranks.bind(layer);
+  std::vector<std::vector<std::string>> messages(2);
+  std::vector<std::vector<Outputs>> gradients(2);
+  auto run = [&](int rank) {
+    runtime::Session &session = ranks.session(rank);
+    std::vector<float> x(5 * layer.features), dy(5 * layer.outFeatures, 1);
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(layer.value(0, int64_t(i) + 100 * rank));
+    float one = 1;
+    std::vector<runtime::TensorView> inputs{
+        {runtime::DataType::F32, {5, layer.features}, x.data()}};
+    std::vector<runtime::TensorView> seeds{
+        {runtime::DataType::F32, {}, &one},
+        {runtime::DataType::F32, {5, layer.outFeatures}, dy.data()}};
+    std::vector<std::shared_ptr<const runtime::Residuals>> handles(2);
+    for (auto &handle : handles) {
+      std::vector<runtime::ResultTensor> results;
+      Status status = session.forward("main", inputs, results, handle);
+      EXPECT_TRUE(status.ok()) << status.message;
+    }
+    // Together, apart, and together again.
+    for (int handle : {1, rank, 0, 1}) {
+      std::vector<runtime::ResultTensor> results;
+      Status status = session.backward(*handles[handle], seeds, results);
+      messages[rank].push_back(status.message);
+      gradients[rank].emplace_back();
+      for (const runtime::ResultTensor &result : results) {
+        int64_t bytes = 4;
+        for (int64_t size : result.shape)
+          bytes *= size;
+        auto *data = static_cast<const unsigned char *>(result.data);
+        gradients[rank].back().push_back(
+            {result.dtype, result.shape, {data, data + bytes}});
+      }
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+  for (int rank : {0, 1}) {
+    ASSERT_EQ(messages[rank].size(), 4u);
+    EXPECT_NE(messages[rank][1].find("expected residuals of the same forward "
+                                     "step and plan on all ranks"),
+              std::string::npos)
+        << messages[rank][1];
+    for (int way : {0, 2, 3}) {
+      EXPECT_EQ(messages[rank][way], "");
+      EXPECT_EQ(difference(gradients[rank][0], gradients[rank][way]), "");
+    }
+  }
+  EXPECT_EQ(messages[0][1], messages[1][1]);
 }
 
 static std::vector<GradientGrid> grids() {
