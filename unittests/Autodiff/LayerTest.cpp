@@ -243,8 +243,10 @@ static std::vector<Argument> argumentsOf(const LayerText &layer,
 static void checkBits(const std::string &text,
                       const std::vector<Argument> &arguments) {
   GradientProgram expected(text);
-  std::vector<Argument> seeds = expected.makeSeeds(arguments, 3);
+  Outputs plain = expected.runPlain(arguments);
+  std::vector<Argument> seeds = makeSeeds(plain, 3);
   GradientRun a = expected.run(arguments, seeds);
+  EXPECT_EQ(conformance::difference(plain, a.results), "") << text;
   for (bool recompute : {false, true}) {
     GradientOptions product;
     product.oracle = false;
