@@ -171,3 +171,54 @@ Value Recipe::build(OpBuilder &builder, Location loc,
   linalg::YieldOp::create(inner, loc, result);
   return generic.getResult(0);
 }
+
+//===----------------------------------------------------------------------===//
+// BodyReverse
+//===----------------------------------------------------------------------===//
+
+BodyReverse::BodyReverse(Recipe &recipe, Value target)
+    : recipe(recipe), builder(recipe.getBuilder()), target(target) {
+  varied.insert(target);
+  auto isVaried = [&](Value value) { return varied.contains(value); };
+  for (Operation *op : recipe.getOps())
+    if (llvm::any_of(op->getOperands(), isVaried))
+      for (Value result : op->getResults())
+        if (isa<FloatType>(result.getType()))
+          varied.insert(result);
+}
+
+void BodyReverse::add(Value value, Value gradient) {
+  if (!varied.contains(value))
+    return;
+  Location loc = gradient.getLoc();
+  Value &sum = gradients[value];
+  // The target's own gradient is added up wide.
+  Type type = value.getType();
+  if (value == target)
+    type = sum ? Type(getWideType(type)) : gradient.getType();
+  gradient = convertFloat(builder, loc, gradient, type);
+  if (sum)
+    gradient = arith::AddFOp::create(
+        builder, loc, convertFloat(builder, loc, sum, type), gradient);
+  sum = gradient;
+}
+
+LogicalResult BodyReverse::run() {
+  auto isWanted = [&](Value value) { return varied.contains(value); };
+  auto addTo = [&](Value value, Value gradient) { add(value, gradient); };
+  for (Operation *op : llvm::reverse(recipe.getOps())) {
+    Value gradient;
+    for (Value result : op->getResults())
+      if (gradients.contains(result))
+        gradient = gradients.lookup(result);
+    if (!gradient)
+      continue;
+    // What was widened has a gradient as wide, and is rounded once.
+    if (isa<arith::ExtFOp>(op) && op->getOperand(0) == target)
+      add(target, gradient);
+    else if (failed(
+                 differentiateScalar(builder, op, gradient, {isWanted, addTo})))
+      return failure();
+  }
+  return success();
+}

@@ -8,6 +8,8 @@
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <memory>
 
@@ -86,6 +88,28 @@ private:
   AffineMap resultMap;
   /// Tensors that have the loops, for those that no input has.
   SmallVector<Input> shapes;
+};
+
+/// Reverse mode over a recipe's body: the gradient of one value of it, or of a
+/// scalar from outside.
+class BodyReverse {
+public:
+  BodyReverse(Recipe &recipe, Value target);
+
+  /// Adds to the gradient of a value that depends on the target; of any other,
+  /// does nothing.
+  void add(Value value, Value gradient);
+  LogicalResult run();
+  /// The target's gradient, null where it is zero. Of a 16-bit target it may be
+  /// in f32, to be rounded where it is used.
+  Value get() const { return gradients.lookup(target); }
+
+private:
+  Recipe &recipe;
+  OpBuilder builder;
+  Value target;
+  DenseSet<Value> varied;
+  DenseMap<Value, Value> gradients;
 };
 
 } // namespace mlir::moe::detail

@@ -240,63 +240,26 @@ FailureOr<std::optional<Recipe>> LinalgRule::makeRecipe(Value target,
   if (tokens)
     first.push_back(*tokens);
   Recipe recipe(view, first);
-  // What depends on the target.
-  Value root = recipe.lookup(target);
-  DenseSet<Value> varied{root};
-  for (Operation *inner : recipe.getOps())
-    if (llvm::any_of(inner->getOperands(),
-                     [&](Value value) { return varied.contains(value); }))
-      for (Value result : inner->getResults())
-        if (isa<FloatType>(result.getType()))
-          varied.insert(result);
-
   OpBuilder inner = recipe.getBuilder();
-  DenseMap<Value, Value> adjoints;
-  auto isWanted = [&](Value value) { return varied.contains(value); };
-  auto addTo = [&](Value value, Value part) {
-    if (!isWanted(value))
-      return;
-    Value &sum = adjoints[value];
-    // The target's own gradient is added up wide, to be rounded once.
-    Type type = value.getType();
-    if (value == root)
-      type = sum ? Type(getWideType(type)) : part.getType();
-    part = convertFloat(inner, loc, part, type);
-    if (sum)
-      part = arith::AddFOp::create(inner, loc,
-                                   convertFloat(inner, loc, sum, type), part);
-    sum = part;
-  };
+  BodyReverse body(recipe, recipe.lookup(target));
   for (auto [i, seed] : llvm::enumerate(seeds)) {
-    Value argument = recipe.getFirst(i),
+    Value gradient = recipe.getFirst(i),
           best = recipe.getFirst(seeds.size() + i);
     if (!seed.candidate) {
       Value yielded = recipe.lookup(view.getYielded(seed.result));
-      addTo(yielded, convertFloat(inner, loc, argument, yielded.getType()));
+      body.add(yielded, convertFloat(inner, loc, gradient, yielded.getType()));
       continue;
     }
     Value candidate = recipe.lookup(seed.candidate);
     Value wins = arith::CmpFOp::create(inner, loc, arith::CmpFPredicate::OEQ,
                                        candidate, best);
-    Value zero = createFloat(inner, loc, argument.getType(), 0);
-    addTo(candidate, arith::SelectOp::create(inner, loc, wins, argument, zero));
+    Value zero = createFloat(inner, loc, gradient.getType(), 0);
+    body.add(candidate,
+             arith::SelectOp::create(inner, loc, wins, gradient, zero));
   }
-  for (Operation *scalar : llvm::reverse(recipe.getOps())) {
-    Value adjoint;
-    for (Value result : scalar->getResults())
-      if (adjoints.contains(result))
-        adjoint = adjoints.lookup(result);
-    if (!adjoint)
-      continue;
-    // Widening the target leaves its gradient wide.
-    if (isa<arith::ExtFOp>(scalar) && scalar->getOperand(0) == root) {
-      addTo(root, adjoint);
-      continue;
-    }
-    if (failed(differentiateScalar(inner, scalar, adjoint, {isWanted, addTo})))
-      return failure();
-  }
-  Value result = adjoints.lookup(root);
+  if (failed(body.run()))
+    return failure();
+  Value result = body.get();
   if (!result)
     return std::optional<Recipe>();
   if (tokens) {
@@ -416,59 +379,4 @@ LogicalResult LinalgRule::apply() {
 LogicalResult mlir::moe::detail::differentiateLinalg(Reverse &reverse,
                                                      linalg::LinalgOp op) {
   return LinalgRule(reverse, op).apply();
-}
-
-/// dx = y (dy - sum of y dy over the dimension).
-LogicalResult mlir::moe::detail::differentiateSoftmax(Reverse &reverse,
-                                                      linalg::SoftmaxOp op) {
-  if (!op.hasPureTensorSemantics())
-    return op->emitOpError("expected tensors to differentiate");
-  OpBuilder &b = reverse.getBuilder();
-  Location loc = op.getLoc();
-  Value y = op->getResult(0), dy = reverse.get(y);
-  auto type = cast<RankedTensorType>(y.getType());
-  Type element = type.getElementType(), wide = getWideType(element);
-  auto rank = static_cast<unsigned>(type.getRank());
-  auto dim = static_cast<unsigned>(op.getDimension());
-  SmallVector<OpFoldResult> sizes = getSizes(b, loc, y), outer = sizes;
-  outer.erase(outer.begin() + dim);
-  AffineMap all = AffineMap::getMultiDimIdentityMap(rank, op.getContext());
-  AffineMap kept = all.dropResult(dim);
-  SmallVector<utils::IteratorType> loops(rank, utils::IteratorType::parallel);
-  loops[dim] = utils::IteratorType::reduction;
-  Value zeros = createZeros(b, loc, outer, wide);
-  auto widen = [&](OpBuilder &nested, Location at, Value value) {
-    return convertFloat(nested, at, value, wide);
-  };
-  Value dots =
-      linalg::GenericOp::create(
-          b, loc, TypeRange(zeros.getType()), ValueRange{y, dy},
-          ValueRange{zeros}, ArrayRef<AffineMap>{all, all, kept}, loops,
-          [&](OpBuilder &nested, Location at, ValueRange args) {
-            Value product =
-                arith::MulFOp::create(nested, at, widen(nested, at, args[0]),
-                                      widen(nested, at, args[1]));
-            Value sum = arith::AddFOp::create(nested, at, args[2], product);
-            linalg::YieldOp::create(nested, at, sum);
-          })
-          .getResult(0);
-  loops[dim] = utils::IteratorType::parallel;
-  Value empty = tensor::EmptyOp::create(b, loc, sizes, element);
-  Value dx =
-      linalg::GenericOp::create(
-          b, loc, TypeRange(empty.getType()), ValueRange{y, dy, dots},
-          ValueRange{empty}, ArrayRef<AffineMap>{all, all, kept, all}, loops,
-          [&](OpBuilder &nested, Location at, ValueRange args) {
-            Value difference = arith::SubFOp::create(
-                nested, at, widen(nested, at, args[1]), args[2]);
-            Value product = arith::MulFOp::create(
-                nested, at, widen(nested, at, args[0]), difference);
-            linalg::YieldOp::create(nested, at,
-                                    convertFloat(nested, at, product, element));
-          })
-          .getResult(0);
-  if (op.getInput().getType() != dx.getType())
-    dx = tensor::CastOp::create(b, loc, op.getInput().getType(), dx);
-  reverse.add(op.getInput(), dx);
-  return success();
 }

@@ -39,6 +39,12 @@ private:
   Value addCopies(Value copies, RankedTensorType type);
 
   Value getGradient() { return reverse.get(op->getResult(0)); }
+  /// The result of an op of the gradient, which belongs to this op's layer.
+  Value label(Operation *created) {
+    if (Attribute layer = op->getAttr("layer"))
+      created->setAttr("layer", layer);
+    return created->getResult(0);
+  }
   Value getIndex(Value tensor, int64_t dim) {
     return getValueOrCreateConstantIndexOp(b, loc,
                                            getSize(b, loc, tensor, dim));
@@ -92,22 +98,21 @@ LogicalResult MoERule::apply(GateOp gate) {
   if (router.getAfterTopK() && router.getScore() == Score::Softmax &&
       gate.getThreshold())
     selected = simplify(gate, /*keepThreshold=*/false)->getResult(0);
-  reverse.add(logits, GateGradientOp::create(
+  reverse.add(logits, label(GateGradientOp::create(
                           b, loc, TypeRange(logits.getType()), logits, ids, d,
-                          weights, selected, ValueRange(), router)
-                          ->getResult(0));
+                          weights, selected, ValueRange(), router)));
   return success();
 }
 
 LogicalResult MoERule::apply(DispatchOp dispatch) {
   Value d = getGradient(), x = dispatch.getX(), slots = dispatch.getSlots();
   if (reverse.isWanted(x))
-    reverse.add(x, CombineOp::create(b, loc, TypeRange(x.getType()), d, slots,
-                                     dispatch.getWeights(), ValueRange())
-                       ->getResult(0));
+    reverse.add(
+        x, label(CombineOp::create(b, loc, TypeRange(x.getType()), d, slots,
+                                   dispatch.getWeights(), ValueRange())));
   if (dispatch.getWeights() && reverse.isWanted(dispatch.getWeights()))
     reverse.add(dispatch.getWeights(),
-                PairDotOp::create(b, loc, d, x, slots)->getResult(0));
+                label(PairDotOp::create(b, loc, d, x, slots)));
   return success();
 }
 
@@ -118,14 +123,13 @@ LogicalResult MoERule::apply(CombineOp combine) {
     return combine.emitOpError("expected slots of a moe.assign to "
                                "differentiate");
   if (reverse.isWanted(rows))
-    reverse.add(rows,
-                DispatchOp::create(b, loc, TypeRange(rows.getType()), d, slots,
-                                   assign->getResult(1), assign->getResult(2),
-                                   combine.getWeights(), ValueRange())
-                    ->getResult(0));
+    reverse.add(rows, label(DispatchOp::create(
+                          b, loc, TypeRange(rows.getType()), d, slots,
+                          assign->getResult(1), assign->getResult(2),
+                          combine.getWeights(), ValueRange())));
   if (combine.getWeights() && reverse.isWanted(combine.getWeights()))
     reverse.add(combine.getWeights(),
-                PairDotOp::create(b, loc, rows, d, slots)->getResult(0));
+                label(PairDotOp::create(b, loc, rows, d, slots)));
   return success();
 }
 

@@ -273,6 +273,8 @@ static void buildTarget(OpPassManager &manager,
   manager.addPass(arith::createArithExpandOpsPass(expand));
   manager.addPass(createConvertMathToLLVMPass());
   manager.addPass(createConvertMathToLibmPass());
+  // Functions of the C library take one element of a vector after the other.
+  manager.addPass(createConvertVectorToLLVMPass(vector));
   manager.addPass(createArithToLLVMConversionPass());
   manager.addPass(createConvertIndexToLLVMPass());
   manager.addPass(createFinalizeMemRefToLLVMConversionPass());

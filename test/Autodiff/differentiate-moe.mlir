@@ -10,23 +10,23 @@
 
 // CHECK-LABEL: func.func @main_backward
 // CHECK-SAME: %[[X:[^:]*]]: tensor<?x4xf32> {{[^,]*}}, %[[L:[^:]*]]: tensor<?x4xf32> {{[^,]*}}, %[[IDS:[^:]*]]: tensor<?x2xi32> {{[^,]*}}, %[[W:[^:]*]]: tensor<?x2xf32> {{[^,]*}}, %[[SLOTS:[^:]*]]: tensor<?x2xi32> {{[^,]*}}, %[[SIZES:[^:]*]]: tensor<4xi32> {{[^,]*}}, %[[BOUND:[^:]*]]: index {{[^,]*}}, %[[D:[^:]*]]: tensor<?x4xf32>
-// CHECK: %[[DR:.*]] = moe.dispatch %[[D]], %[[SLOTS]], %[[SIZES]], %[[BOUND]] weights(%[[W]] : tensor<?x2xf32>)
-// CHECK: %[[DX:.*]] = moe.combine %[[DR]], %[[SLOTS]] :
-// CHECK: %[[R:.*]] = moe.dispatch %[[X]], %[[SLOTS]], %[[SIZES]], %[[BOUND]] :
-// CHECK: %[[DW:.*]] = moe.pair_dot %[[R]], %[[D]], %[[SLOTS]]
-// CHECK: %[[DL:.*]] = moe.gate_gradient %[[L]], %[[IDS]], %[[DW]] router<normalize = max_sum_eps> weights(%[[W]] : tensor<?x2xf32>)
+// CHECK: %[[DR:.*]] = moe.dispatch %[[D]], %[[SLOTS]], %[[SIZES]], %[[BOUND]] weights(%[[W]] : tensor<?x2xf32>) {layer = 5 : i64}
+// CHECK: %[[DX:.*]] = moe.combine %[[DR]], %[[SLOTS]] {layer = 5 : i64} :
+// CHECK: %[[R:.*]] = moe.dispatch %[[X]], %[[SLOTS]], %[[SIZES]], %[[BOUND]] {layer = 5 : i64} :
+// CHECK: %[[DW:.*]] = moe.pair_dot %[[R]], %[[D]], %[[SLOTS]] {layer = 5 : i64}
+// CHECK: %[[DL:.*]] = moe.gate_gradient %[[L]], %[[IDS]], %[[DW]] router<normalize = max_sum_eps> weights(%[[W]] : tensor<?x2xf32>) {layer = 5 : i64}
 // CHECK: return %[[DX]], %[[DL]]
 func.func @main(%x: tensor<?x4xf32>, %logits: tensor<?x4xf32>)
     -> tensor<?x4xf32> {
-  %ids, %w = moe.gate %logits router<normalize = max_sum_eps>
+  %ids, %w = moe.gate %logits router<normalize = max_sum_eps> {layer = 5 : i64}
       : tensor<?x4xf32> -> tensor<?x2xi32>, tensor<?x2xf32>
   %counts = moe.count %ids : tensor<?x2xi32> -> tensor<4xi32>
   %slots, %sizes, %bound = moe.assign %ids choice_major
       counts(%counts : tensor<4xi32>)
       : tensor<?x2xi32> -> tensor<?x2xi32>, tensor<4xi32>, index
-  %rows = moe.dispatch %x, %slots, %sizes, %bound
+  %rows = moe.dispatch %x, %slots, %sizes, %bound {layer = 5 : i64}
       : tensor<?x4xf32>, tensor<?x2xi32>, tensor<4xi32> -> tensor<?x4xf32>
-  %y = moe.combine %rows, %slots weights(%w : tensor<?x2xf32>)
+  %y = moe.combine %rows, %slots weights(%w : tensor<?x2xf32>) {layer = 5 : i64}
       : tensor<?x4xf32>, tensor<?x2xi32> -> tensor<?x4xf32>
   return %y : tensor<?x4xf32>
 }

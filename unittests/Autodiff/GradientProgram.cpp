@@ -8,7 +8,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/Parser/Parser.h"
@@ -109,8 +108,8 @@ static void join(mlir::ModuleOp module, Joint &joint) {
       builder.getFunctionType(types, mlir::ValueRange(all).getTypes()));
 }
 
-/// Replaces math.clampf and linalg.softmax, which no phase lowers.
-static void expandRest(mlir::ModuleOp module) {
+/// Replaces math.clampf, which no phase lowers.
+static void expandClamps(mlir::ModuleOp module) {
   module.walk([](mlir::math::ClampFOp clamp) {
     mlir::OpBuilder builder(clamp);
     mlir::Location loc = clamp.getLoc();
@@ -120,13 +119,6 @@ static void expandRest(mlir::ModuleOp module) {
         mlir::arith::MinimumFOp::create(builder, loc, above, clamp.getMax())
             .getResult());
     clamp->erase();
-  });
-  module.walk([](mlir::linalg::SoftmaxOp softmax) {
-    mlir::OpBuilder builder(softmax);
-    auto values = softmax.decomposeOperation(builder);
-    EXPECT_TRUE(succeeded(values));
-    softmax->replaceAllUsesWith(*values);
-    softmax->erase();
   });
 }
 
@@ -149,7 +141,7 @@ static Joint makeJoint(const std::string &text, bool recompute) {
     auto main = plain->lookupSymbol<mlir::func::FuncOp>("main");
     for (unsigned i = 0; i < main.getNumArguments(); ++i)
       main.removeArgAttr(i, mlir::moe::kParamAttrName);
-    expandRest(*plain);
+    expandClamps(*plain);
     llvm::raw_string_ostream(joint.forward) << *plain;
   }
   mlir::PassManager manager(&context);
@@ -163,7 +155,7 @@ static Joint makeJoint(const std::string &text, bool recompute) {
     return joint;
   }
   join(*module, joint);
-  expandRest(*module);
+  expandClamps(*module);
   llvm::raw_string_ostream(joint.text) << *module;
   return joint;
 }
@@ -191,16 +183,18 @@ GradientProgram::GradientProgram(const std::string &text,
   argumentOf = joint.argumentOf;
 }
 
-std::vector<Argument>
-GradientProgram::makeSeeds(const std::vector<Argument> &arguments,
-                           unsigned seed) const {
+Outputs
+GradientProgram::runPlain(const std::vector<Argument> &arguments) const {
   conformance::CompileOptions compile;
   compile.oracle = true;
   auto program = conformance::compileText(forward, compile);
-  if (!program)
-    return {};
-  conformance::Runner plain(program);
-  return autodiff::makeSeeds(plain.run(arguments), seed);
+  return program ? conformance::Runner(program).run(arguments) : Outputs();
+}
+
+std::vector<Argument>
+GradientProgram::makeSeeds(const std::vector<Argument> &arguments,
+                           unsigned seed) const {
+  return autodiff::makeSeeds(runPlain(arguments), seed);
 }
 
 GradientRun GradientProgram::run(const std::vector<Argument> &arguments,

@@ -37,6 +37,8 @@ public:
   /// float results.
   GradientRun run(const std::vector<Argument> &arguments,
                   const std::vector<Argument> &seeds);
+  /// The results of the program without gradients, by the oracle.
+  Outputs runPlain(const std::vector<Argument> &arguments) const;
   /// Gradients to begin with, for the results that the arguments lead to.
   std::vector<Argument> makeSeeds(const std::vector<Argument> &arguments,
                                   unsigned seed) const;

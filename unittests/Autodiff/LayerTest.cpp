@@ -239,6 +239,26 @@ static std::vector<Argument> argumentsOf(const LayerText &layer,
   return arguments;
 }
 
+/// The same bits from kernels, and whatever is kept.
+static void checkBits(const std::string &text,
+                      const std::vector<Argument> &arguments) {
+  GradientProgram expected(text);
+  Outputs plain = expected.runPlain(arguments);
+  std::vector<Argument> seeds = makeSeeds(plain, 3);
+  GradientRun a = expected.run(arguments, seeds);
+  EXPECT_EQ(conformance::difference(plain, a.results), "") << text;
+  for (bool recompute : {false, true}) {
+    GradientOptions product;
+    product.oracle = false;
+    product.recompute = recompute;
+    GradientProgram got(text, product);
+    GradientRun b = got.run(arguments, seeds);
+    EXPECT_EQ(conformance::difference(a.results, b.results), "") << text;
+    EXPECT_EQ(conformance::difference(a.gradients, b.gradients), "")
+        << text << "recompute " << recompute;
+  }
+}
+
 static void check(const LayerText &layer, int64_t tokens = 7) {
   std::string text = print(layer);
   std::vector<Argument> arguments = argumentsOf(layer, tokens);
@@ -509,5 +529,94 @@ TEST(Layer, SumsOverDispatchedRowsLeaveOutTheTail) {
     std::vector<Argument> arguments = argumentsOf(layer, 6);
     arguments.push_back(randomArgument("scale", {3}, 11));
     EXPECT_EQ(checkGradients(text, arguments), "") << text;
+  }
+}
+
+/// A layer of 16-bit types as public implementations have it: every product is
+/// rounded at once, so that rounded values are kept for the way back.
+TEST(Layer, RoundedProducts) {
+  for (std::string type : {"bf16", "f16"}) {
+    std::string text = R"(
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn2 = affine_map<(m, n, k) -> (m, n)>
+#mn = affine_map<(m, n) -> (m, n)>
+func.func @main(%x: tensor<?x6xTYPE>, %sizes: tensor<3xi32>,
+    %gate: tensor<3x5x6xTYPE> {moe.param = #moe.param<"gate">},
+    %up: tensor<3x5x6xTYPE> {moe.param = #moe.param<"up">},
+    %down: tensor<3x4x5xTYPE> {moe.param = #moe.param<"down">})
+    -> tensor<?x4xTYPE> {
+  %out = moe.expert rows(%x : tensor<?x6xTYPE>) groups(%sizes : tensor<3xi32>)
+      per_expert(%gate, %up, %down : tensor<3x5x6xTYPE>, tensor<3x5x6xTYPE>,
+                 tensor<3x4x5xTYPE>) -> tensor<?x4xTYPE> {
+  ^bb0(%r: tensor<?x6xTYPE>, %g: tensor<5x6xTYPE>, %u: tensor<5x6xTYPE>,
+       %d: tensor<4x5xTYPE>):
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %n = tensor.dim %r, %c0 : tensor<?x6xTYPE>
+    %e = tensor.empty(%n) : tensor<?x5xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x5xf32>)
+        -> tensor<?x5xf32>
+    %a = linalg.matmul indexing_maps = [#mk, #nk, #mn2]
+        ins(%r, %g : tensor<?x6xTYPE>, tensor<5x6xTYPE>)
+        outs(%f : tensor<?x5xf32>) -> tensor<?x5xf32>
+    %b = linalg.matmul indexing_maps = [#mk, #nk, #mn2]
+        ins(%r, %u : tensor<?x6xTYPE>, tensor<5x6xTYPE>)
+        outs(%f : tensor<?x5xf32>) -> tensor<?x5xf32>
+    %he = tensor.empty(%n) : tensor<?x5xTYPE>
+    %h = linalg.generic {indexing_maps = [#mn, #mn, #mn],
+                         iterator_types = ["parallel", "parallel"]}
+        ins(%a, %b : tensor<?x5xf32>, tensor<?x5xf32>)
+        outs(%he : tensor<?x5xTYPE>) {
+    ^bb1(%a0: f32, %b0: f32, %o: TYPE):
+      %a1 = arith.truncf %a0 : f32 to TYPE
+      %a2 = arith.extf %a1 : TYPE to f32
+      %b1 = arith.truncf %b0 : f32 to TYPE
+      %b2 = arith.extf %b1 : TYPE to f32
+      %one = arith.constant 1.0 : f32
+      %neg = arith.negf %a2 : f32
+      %exp = math.exp %neg : f32
+      %den = arith.addf %one, %exp : f32
+      %s0 = arith.divf %a2, %den : f32
+      %s1 = arith.truncf %s0 : f32 to TYPE
+      %s2 = arith.extf %s1 : TYPE to f32
+      %p0 = arith.mulf %s2, %b2 : f32
+      %p1 = arith.truncf %p0 : f32 to TYPE
+      linalg.yield %p1 : TYPE
+    } -> tensor<?x5xTYPE>
+    %ye = tensor.empty(%n) : tensor<?x4xf32>
+    %yf = linalg.fill ins(%zero : f32) outs(%ye : tensor<?x4xf32>)
+        -> tensor<?x4xf32>
+    %y = linalg.matmul indexing_maps = [#mk, #nk, #mn2]
+        ins(%h, %d : tensor<?x5xTYPE>, tensor<4x5xTYPE>)
+        outs(%yf : tensor<?x4xf32>) -> tensor<?x4xf32>
+    %te = tensor.empty(%n) : tensor<?x4xTYPE>
+    %t = linalg.generic {indexing_maps = [#mn, #mn],
+                         iterator_types = ["parallel", "parallel"]}
+        ins(%y : tensor<?x4xf32>) outs(%te : tensor<?x4xTYPE>) {
+    ^bb1(%y0: f32, %o: TYPE):
+      %y1 = arith.truncf %y0 : f32 to TYPE
+      linalg.yield %y1 : TYPE
+    } -> tensor<?x4xTYPE>
+    moe.yield %t : tensor<?x4xTYPE>
+  }
+  return %out : tensor<?x4xTYPE>
+}
+)";
+    for (size_t at; (at = text.find("TYPE")) != std::string::npos;)
+      text.replace(at, 4, type);
+    std::vector<Argument> arguments = {randomArgument("x", {9, 6}, 1),
+                                       {"sizes", "i32", {3}, {4, 0, 5}},
+                                       randomArgument("gate", {3, 5, 6}, 2),
+                                       randomArgument("up", {3, 5, 6}, 3),
+                                       randomArgument("down", {3, 4, 5}, 4)};
+    for (Argument &argument : arguments) {
+      if (argument.name == "sizes")
+        continue;
+      argument.elementType = type;
+      for (double &value : argument.values)
+        value = std::round(value * 64) / 64;
+    }
+    checkBits(text, arguments);
   }
 }

@@ -69,6 +69,8 @@ def main(folder):
     write_npy(at("columns.npy"), "F32", [4, 3], values)
     write_npy(at("integers.npy"), "I32", [3, 4], list(range(12)))
     write_npy(at("fortran.npy"), "F32", [3, 4], values, order="True")
+    write_npy(at("rows.npy"), "I32", [12, 9], [i % 100 for i in range(108)])
+    write_npy(at("narrow.npy"), "I32", [4, 5], list(range(20)))
     write_safetensors(at("x.safetensors"), {"x": ("F32", [3, 4], values)})
     write_safetensors(at("two.safetensors"), {
         "a": ("F32", [3, 4], values), "b": ("F32", [2, 4], values[:8])})
