@@ -41,8 +41,8 @@ static std::string describeOptions(const JitOptions &options) {
   stream << '\n'
          << pipeline.oracle << pipeline.exposeRouting << pipeline.replayRouting
          << pipeline.gradients << pipeline.recompute << pipeline.packGradients
-         << llvm::join(pipeline.updates, ",")
-         << ' ' << mlir::moe::stringifyFusions(pipeline.disabledFusions) << ' '
+         << llvm::join(pipeline.updates, ",") << ' '
+         << mlir::moe::stringifyFusions(pipeline.disabledFusions) << ' '
          << pipeline.vectorBits << pipeline.dotBF16 << pipeline.hiddenBlocks
          << ' ' << pipeline.ranks << ' ' << pipeline.copies << ' '
          << pipeline.spareSlots << ' ' << pipeline.tokenBlocks << ' '

@@ -157,8 +157,11 @@ llvm::Expected<HostProcessor> moira::resolveProcessor(llvm::StringRef cpu) {
   processor.vectorBits = has.contains("+avx512f")                        ? 512
                          : has.contains("+avx") || has.contains("+avx2") ? 256
                                                                          : 128;
-  processor.dotBF16 =
-      processor.vectorBits == 512 && has.contains("+avx512bf16");
+  // Processors with AMX leave bf16 to it: their vectors do one dot product in
+  // the time of four multiply-adds of as many elements of f32.
+  processor.dotBF16 = processor.vectorBits == 512 &&
+                      has.contains("+avx512bf16") &&
+                      !has.contains("+amx-bf16");
   return processor;
 }
 

@@ -118,8 +118,9 @@ static void removeOthers(const std::string &folder,
   std::vector<std::string> gone;
   while (const dirent *entry = readdir(directory)) {
     std::string name = entry->d_name;
-    bool ours = name.rfind(filePrefix, 0) == 0 &&
-                name.find(".safetensors") != std::string::npos;
+    bool ours = (name.rfind(filePrefix, 0) == 0 &&
+                 name.find(".safetensors") != std::string::npos) ||
+                name.rfind("model.safetensors.index.json.tmp", 0) == 0;
     if (ours && !kept.count(name))
       gone.push_back(name);
   }

@@ -44,7 +44,7 @@ GradientTable::GradientTable(const std::vector<ParameterSpec> &specs,
                              Pool &pool, std::shared_ptr<MemoryAccount> account)
     : specs(specs), pool(pool), account(std::move(account)),
       storages(specs.size()), filled(specs.size(), 0), layouts(specs.size()),
-      siblings(specs.size()) {}
+      siblings(specs.size()), between(specs.size()) {}
 
 void GradientTable::zero() { std::fill(filled.begin(), filled.end(), 0); }
 
@@ -115,11 +115,15 @@ Status GradientTable::add(const TensorSpec &result, const void *data) {
         gradient.rows.begin(),
         std::find(gradient.rows.begin(), gradient.rows.end(), row));
     bool first = !filled[row];
-    if (row != inOrder)
+    if (row != inOrder) {
+      if (first)
+        clearBetween(row);
       addProgram(row, result.dtype, data, first);
-    else if (data != storages[row].data())
-      addFlat(row, result.dtype, data, first);
-    clearBetween(row);
+    } else {
+      if (data != storages[row].data())
+        addFlat(row, result.dtype, data, first);
+      clearBetween(row); // a step need not have zeroes there
+    }
     filled[row] = 1;
   }
   return Status();
@@ -217,21 +221,31 @@ void GradientTable::addProgram(int row, DataType dtype, const void *data,
   });
 }
 
+const std::vector<int64_t> &GradientTable::betweenOf(int row) {
+  if (between[row])
+    return *between[row];
+  const Places &packed = layout(row).packed;
+  std::vector<int64_t> &places = between[row].emplace();
+  if (packed.count == layout(row).rows() * layout(row).columns())
+    return places;
+  std::vector<char> used(packed.count, 0);
+  for (int64_t r : packed.rows)
+    for (int64_t c : packed.columns)
+      used[r + c] = 1;
+  for (int64_t i = 0; i < packed.count; ++i)
+    if (!used[i])
+      places.push_back(i);
+  return places;
+}
+
 /// Zeroes what stands between the elements: padding of panels.
 void GradientTable::clearBetween(int row) {
-  const PackedLayout &places = layout(row);
-  if (places.packed.count == places.rows() * places.columns())
-    return;
-  std::vector<char> used(places.packed.count, 0);
-  for (int64_t r : places.packed.rows)
-    for (int64_t c : places.packed.columns)
-      used[r + c] = 1;
-  int64_t bytes = byteSize(sumType(row));
+  const std::vector<int64_t> &places = betweenOf(row);
+  int64_t bytes = byteSize(sumType(row)), count = layout(row).packed.count;
   auto *sums = static_cast<char *>(storages[row].data());
   for (int64_t slice = 0; slice < specs[row].slices; ++slice)
-    for (int64_t i = 0; i < places.packed.count; ++i)
-      if (!used[i])
-        std::memset(sums + (slice * places.packed.count + i) * bytes, 0, bytes);
+    for (int64_t place : places)
+      std::memset(sums + (slice * count + place) * bytes, 0, bytes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -245,33 +259,89 @@ coverOf(const PackedLayout &places) {
           {places.program.columns.begin(), places.program.columns.end()}};
 }
 
-SquareSum GradientTable::squaresOf(int row, int64_t slice) {
+/// Squares side by side, each lane with a sum of its own. Products of two f32
+/// are exact in f64, those of two f64 are not.
+template <typename T>
+static SquareSum squaresOfRange(const T *values, int64_t count) {
+  constexpr int lanes = 16;
+  double high[lanes] = {}, low[lanes] = {};
+  for (int64_t i = 0; i + lanes <= count; i += lanes)
+    for (int lane = 0; lane < lanes; ++lane) {
+      double value = values[i + lane], square = value * value;
+      double total = high[lane] + square, part = total - high[lane];
+      low[lane] += (high[lane] - (total - part)) + (square - part);
+      if constexpr (sizeof(T) == sizeof(double))
+        low[lane] += std::fma(value, value, -square);
+      high[lane] = total;
+    }
+  SquareSum all;
+  for (int lane = 0; lane < lanes; ++lane)
+    all.add(SquareSum{high[lane], low[lane]});
+  for (int64_t i = count / lanes * lanes; i < count; ++i)
+    all.add(values[i]);
+  return all;
+}
+
+SquareSum GradientTable::squares(
+    const std::function<bool(int row, int64_t slice)> &skip) {
+  struct Job {
+    int row;
+    int64_t first, count;
+    SquareSum sum;
+  };
+  std::vector<Job> jobs;
+  SquareSum all;
+  for (int row : rows())
+    for (int64_t slice = 0; slice < specs[row].slices; ++slice) {
+      if (skip(row, slice))
+        continue;
+      if (!siblings[row].empty()) {
+        all.add(squaresOfShared(row, slice));
+        continue;
+      }
+      // What stands between is zero.
+      int64_t count = layout(row).packed.count;
+      for (int64_t i = 0; i < count; i += chunkElements)
+        jobs.push_back({row, slice * count + i,
+                        std::min(chunkElements, count - i), SquareSum()});
+    }
+  auto body = [&](int64_t index, int64_t) {
+    Job &job = jobs[index];
+    const void *sums = storages[job.row].data();
+    job.sum =
+        sumType(job.row) == DataType::F64
+            ? squaresOfRange(static_cast<const double *>(sums) + job.first,
+                             job.count)
+            : squaresOfRange(static_cast<const float *>(sums) + job.first,
+                             job.count);
+  };
+  pool.run(jobs.size(), chunkElements * picosecondsPerElement / 1000,
+           std::ref(body));
+  for (const Job &job : jobs)
+    all.add(job.sum);
+  return all;
+}
+
+/// Of a row that has elements in common with earlier ones.
+SquareSum GradientTable::squaresOfShared(int row, int64_t slice) {
   const PackedLayout &places = layout(row);
   bool isWide = sumType(row) == DataType::F64;
   const void *sums = storages[row].data();
-  auto read = [&](int64_t i) {
-    return isWide ? ReadF64::at(sums, i) : ReadF32::at(sums, i);
-  };
-  SquareSum total;
-  if (siblings[row].empty()) { // what stands between is zero
-    int64_t begin = slice * places.packed.count;
-    for (int64_t i = begin; i < begin + places.packed.count; ++i)
-      total.add(read(i));
-    return total;
-  }
   std::vector<
       std::pair<std::unordered_set<int64_t>, std::unordered_set<int64_t>>>
       covers;
   for (int64_t earlier : siblings[row])
     covers.push_back(coverOf(layout(earlier)));
+  SquareSum total;
   for (int64_t r = 0; r < places.rows(); ++r)
     for (int64_t c = 0; c < places.columns(); ++c) {
       bool known = std::any_of(covers.begin(), covers.end(), [&](auto &cover) {
         return cover.first.count(places.program.rows[r]) &&
                cover.second.count(places.program.columns[c]);
       });
+      int64_t place = places.offset(slice, r, c);
       if (!known)
-        total.add(read(places.offset(slice, r, c)));
+        total.add(isWide ? ReadF64::at(sums, place) : ReadF32::at(sums, place));
     }
   return total;
 }

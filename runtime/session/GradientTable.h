@@ -11,6 +11,7 @@
 #include "base/Pool.h"
 #include "session/PackedLayout.h"
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -58,21 +59,15 @@ public:
 
   /// The squares of all elements, but of the slices that `skip` names and those
   /// elements that an earlier row of the same parameter has too.
-  template <typename Skip> SquareSum squares(const Skip &skip) {
-    SquareSum all;
-    for (int row : rows())
-      for (int64_t slice = 0; slice < specs[row].slices; ++slice)
-        if (!skip(row, slice))
-          all.add(squaresOf(row, slice));
-    return all;
-  }
+  SquareSum squares(const std::function<bool(int row, int64_t slice)> &skip);
 
 private:
   Status prepare(int row);
   void addProgram(int row, DataType dtype, const void *data, bool first);
   void addFlat(int row, DataType dtype, const void *data, bool first);
   void clearBetween(int row);
-  SquareSum squaresOf(int row, int64_t slice);
+  const std::vector<int64_t> &betweenOf(int row);
+  SquareSum squaresOfShared(int row, int64_t slice);
 
   const std::vector<ParameterSpec> &specs;
   Pool &pool;
@@ -81,6 +76,8 @@ private:
   std::vector<char> filled;
   std::vector<std::optional<PackedLayout>> layouts;
   std::vector<std::vector<int64_t>> siblings; ///< earlier rows of the parameter
+  /// Places of a slice that no element has; made when first needed.
+  std::vector<std::optional<std::vector<int64_t>>> between;
 };
 
 } // namespace moira::runtime

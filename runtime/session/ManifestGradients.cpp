@@ -168,6 +168,9 @@ static void checkResults(const Reader &json, const EntrySpec &entry,
     }
     int64_t rows = manifest.parameters.size();
     place.require(!gradient->rows.empty(), "expected rows, got none");
+    place.require(gradient->packedAs < 0 || gradient->rows.size() <= 1,
+                  concat("expected one row for a packed gradient, got ",
+                         gradient->rows.size()));
     std::vector<int64_t> named = gradient->rows;
     if (gradient->packedAs >= 0)
       named.push_back(gradient->packedAs);

@@ -40,6 +40,11 @@ static void describeEntry(const EntrySpec &entry, llvm::raw_ostream &stream) {
              << (placement->shards == 1 ? " shard" : " shards")
              << ", r = " << placement->copies << '\n';
   }
+  if (!entry.backward.empty())
+    stream << "  gradients  by " << entry.backward << ", from the last "
+           << entry.residuals << " results\n";
+  if (!entry.update.empty())
+    stream << "  updates    by " << entry.update << '\n';
   stream << "  dense      " << entry.flopsPerToken << " flops per token\n";
   for (const VariantSpec &variant : entry.variants)
     stream << "  variant    " << variant.name << ", from " << variant.minRows

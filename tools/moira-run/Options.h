@@ -4,7 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
-#include "RankOptions.h"
+#include "support/RankOptions.h"
 
 #include "moira/jit.h"
 

@@ -4,9 +4,9 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_RANKSESSIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_RANKSESSIONS_H
 
-#include "Grid.h"
 #include "Inputs.h"
-#include "Progress.h"
+#include "support/Grid.h"
+#include "support/Progress.h"
 
 #include "session/FileTensors.h"
 #include "session/Session.h"

@@ -7,8 +7,8 @@
 #include "Compare.h"
 #include "Inputs.h"
 #include "LoadedProgram.h"
-#include "Progress.h"
 #include "RankSessions.h"
+#include "support/Progress.h"
 
 #include "session/Session.h"
 

@@ -4,7 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_TRAIN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_TRAIN_OPTIONS_H
 
-#include "moira-run/RankOptions.h"
+#include "support/RankOptions.h"
 
 #include "moira/jit.h"
 #include "session/Optimizer.h"

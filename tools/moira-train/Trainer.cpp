@@ -6,10 +6,10 @@
 #include "base/Convert.h"
 #include "base/Pool.h"
 #include "io/CheckpointSource.h"
-#include "moira-run/SlotTable.h"
 #include "session/Checkpoint.h"
 #include "session/Residuals.h"
 #include "support/CommandLine.h"
+#include "support/SlotTable.h"
 
 #include "llvm/Support/FileSystem.h"
 

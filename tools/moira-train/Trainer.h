@@ -7,9 +7,9 @@
 #include "Batches.h"
 #include "Options.h"
 
-#include "moira-run/Grid.h"
 #include "session/Program.h"
 #include "session/Session.h"
+#include "support/Grid.h"
 
 namespace moira::tools {
 

@@ -9,9 +9,9 @@
 #include "Options.h"
 #include "Trainer.h"
 
-#include "moira-run/Progress.h"
 #include "moira/JIT/ParseProgram.h"
 #include "support/CommandLine.h"
+#include "support/Progress.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/InitLLVM.h"

@@ -78,8 +78,10 @@ void checkGate(const Router &router, const GateInputs &inputs) {
     std::string text = llvm::formatv(
         R"(func.func @main(%logits: tensor<?x{0}x{2}>, %ids: tensor<?x{1}xi32>,
     %d: tensor<?x{1}x{2}>, %w: tensor<?x{1}x{2}>) -> tensor<?x{0}x{2}> {{
-  %0 = moe.gate_gradient %logits, %ids, %d router<{3}> weights(%w : tensor<?x{1}x{2}>)
-      : tensor<?x{0}x{2}>, tensor<?x{1}xi32>, tensor<?x{1}x{2}> -> tensor<?x{0}x{2}>
+  %0 = moe.gate_gradient %logits, %ids, %d router<{3}>
+      weights(%w : tensor<?x{1}x{2}>)
+      : tensor<?x{0}x{2}>, tensor<?x{1}xi32>, tensor<?x{1}x{2}>
+      -> tensor<?x{0}x{2}>
   return %0 : tensor<?x{0}x{2}>
 }
 )",

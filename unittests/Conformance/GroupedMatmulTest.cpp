@@ -158,7 +158,7 @@ TEST_P(GroupedMatmul, GradientOfWeights) {
                         {17, 33, 1},
                         {5, 40, 1},
                         {1, 1, 1},
-                        {400, 130, 1}}) {
+                        {530, 130, 1}}) {
     std::string text = llvm::formatv(
         R"(func.func @main(%dy: tensor<?x{0}x{2}>, %x: tensor<?x{1}x{2}>,
     %sizes: tensor<4xi32>) -> tensor<4x{0}x{1}xf32> {{
@@ -179,13 +179,9 @@ TEST_P(GroupedMatmul, GradientOfWeights) {
 /// pairs.
 TEST_P(GroupedMatmul, PackedGradientOfWeights) {
   int64_t lanes = element.name == "f64" ? 8 : 16;
-  for (const Dims &d : {Dims{64, 64, 1},
-                        {100, 71, 1},
-                        {17, 33, 1},
-                        {5, 40, 1},
-                        {1, 1, 1},
-                        {400, 130, 1}})
-    for (int64_t width : {lanes, 2 * lanes, 4 * lanes})
+  for (const Dims &d :
+       {Dims{64, 64, 1}, {100, 71, 1}, {1, 1, 1}, {530, 130, 1}})
+    for (int64_t width : {lanes, 4 * lanes})
       for (bool pairs : {false, true}) {
         if (pairs && element.name != "bf16")
           continue;
@@ -212,12 +208,8 @@ TEST_P(GroupedMatmul, PackedGradientOfWeights) {
 /// One chain over two products, plain and over panels of the forward products,
 /// with two results and a bias.
 TEST_P(GroupedMatmul, ChainedProducts) {
-  for (const Dims &d : {Dims{64, 64, 1},
-                        {100, 70, 1},
-                        {17, 33, 1},
-                        {1, 1, 1},
-                        {192, 1100, 1},
-                        {600, 40, 1}})
+  for (const Dims &d :
+       {Dims{64, 64, 1}, {100, 70, 1}, {1, 1, 1}, {192, 600, 1}, {530, 40, 1}})
     for (bool packs : {false, true}) {
       // Weights are [n, k] of the forward products; n is contracted here.
       std::string packed = panels(d, "");
@@ -233,7 +225,8 @@ TEST_P(GroupedMatmul, ChainedProducts) {
           R"(func.func @main(%dg: tensor<?x{0}x{2}>, %du: tensor<?x{0}x{2}>,
     %g: {6}, %u: {6}, %b: tensor<4x{1}x{2}>, %sizes: tensor<4xi32>)
     -> (tensor<?x{1}x{2}>, tensor<?x{1}x{3}>) {{
-{5}  %dx:2 = moe.grouped_matmul rows(%dg, %du : tensor<?x{0}x{2}>, tensor<?x{0}x{2}>)
+{5}  %dx:2 = moe.grouped_matmul
+      rows(%dg, %du : tensor<?x{0}x{2}>, tensor<?x{0}x{2}>)
       groups(%sizes : tensor<4xi32>) {7} chained bias(%b : tensor<4x{1}x{2}>)
       -> tensor<?x{1}x{2}>, tensor<?x{1}x{3}> {{
   ^bb0(%sum: {3}):

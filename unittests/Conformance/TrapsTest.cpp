@@ -263,7 +263,7 @@ TEST(CompiledTraps, RoundingIsTheSameEverywhere) {
                       std::vector<unsigned char>(values.size() * 2)};
       runtime::convert(runtime::DataType::F64, values.data(), expected.dtype,
                        expected.bytes.data(), values.size());
-      for (std::string cpu : {"host", "x86-64-v3"})
+      for (std::string cpu : {"host", "x86-64-v3", "x86-64-v2"})
         for (unsigned level : {0, 3}) {
           SCOPED_TRACE(concat(from, " to ", to, ", ", cpu, ", -O", level));
           CompileOptions options;
@@ -298,7 +298,7 @@ TEST(CompiledTraps, ArithmeticOn16BitsRoundsEachTime) {
       double sum = roundTo(type, float(product + a[i]));
       expected.push_back(roundTo(type, std::sqrt(float(sum))));
     }
-    for (std::string cpu : {"host", "x86-64-v3"}) {
+    for (std::string cpu : {"host", "x86-64-v3", "x86-64-v2"}) {
       SCOPED_TRACE(name + ", " + cpu);
       CompileOptions options;
       options.optLevel = 3;

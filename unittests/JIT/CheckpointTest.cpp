@@ -8,13 +8,10 @@
 #include "collective/Communicator.h"
 #include "collective/InProcess.h"
 #include "io/Safetensors.h"
-#include "moira/JIT/ParseProgram.h"
 #include "session/Checkpoint.h"
 #include "session/Optimizer.h"
 #include "session/Residuals.h"
 
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/MLIRContext.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 
@@ -30,7 +27,7 @@ using namespace moira::test;
 
 namespace {
 
-constexpr int64_t features = 24, tokens = 37;
+constexpr int64_t features = 64, tokens = 37;
 
 /// A layer of 8 experts for `ranks` ranks; results of runs with the same number
 /// of hidden blocks agree bit for bit.
@@ -50,16 +47,7 @@ std::shared_ptr<const Program> layer(int ranks, int copies, int spare = 0) {
   options.pipeline.packGradients = true;
   options.pipeline.updates = {"adamw"};
   options.pipeline.rowClasses = {mlir::moe::RowClass::Prefill};
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  auto module = parseProgram(std::string(MOIRA_SOURCE_DIR) +
-                                 "/examples/switch-base-8/tiny.mlir",
-                             context);
-  EXPECT_TRUE(bool(module)) << llvm::toString(module.takeError());
-  auto made = compile(**module, options);
-  EXPECT_TRUE(bool(made)) << llvm::toString(made.takeError());
-  return program = made ? *made : nullptr;
+  return program = compileFile("examples/mixtral/tiny.mlir", options);
 }
 
 std::vector<float> fractions(int64_t count, int seed) {
@@ -73,7 +61,9 @@ std::vector<float> fractions(int64_t count, int seed) {
 struct Ranks {
   explicit Ranks(std::shared_ptr<const Program> program, int count,
                  bool permuted = false)
-      : program(program), count(count) {
+      : program(program), count(program ? count : 0) {
+    if (!program)
+      return;
     auto ends = makeInProcess(count);
     for (auto &end : ends) {
       SessionOptions options;
@@ -163,7 +153,7 @@ struct Ranks {
     });
     for (double norm : norms)
       EXPECT_EQ(norm, norms[0]);
-    return norms[0];
+    return norms.empty() ? -1 : norms[0];
   }
   void save(const std::string &folder, bool sharded, int64_t step = 3) {
     TrainingState state;
@@ -249,11 +239,10 @@ TEST(Checkpoint, GoesOnWithOtherRanks) {
   std::vector<float> expected = trained.forward(9);
   std::map<std::string, std::string> saved = tensorsOf(one.name());
   // The names and shapes of the program's own checkpoint, and states beside.
-  EXPECT_EQ(saved.size(), 3u * (1 + 8 + 8));
-  EXPECT_EQ(saved.count("encoder.block.1.layer.1.mlp.router.classifier.weight "
-                        "f32[8, 24]"),
-            1u)
-      << saved.begin()->first;
+  EXPECT_EQ(saved.size(), 3u * (1 + 3 * 8));
+  EXPECT_EQ(
+      saved.count("model.layers.0.block_sparse_moe.gate.weight f32[8, 64]"), 1u)
+      << saved.rbegin()->first;
   trained.train(4);
   Folder after;
   trained.save(after.name(), false);

@@ -5,13 +5,9 @@
 
 #include "JIT/TrainingProgram.h"
 
-#include "moira/JIT/ParseProgram.h"
 #include "session/PackedLayout.h"
 #include "session/ParameterShard.h"
 #include "session/StepContext.h"
-
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/MLIRContext.h"
 
 #include <cstring>
 #include <map>
@@ -112,21 +108,6 @@ void checkProgram(const Program &program, Seen &seen) {
   }
   for (const auto &[name, cover] : covered)
     EXPECT_EQ(std::count(cover.begin(), cover.end(), 0), 0) << name;
-}
-
-std::shared_ptr<const Program> compileFile(const std::string &path,
-                                           const JitOptions &options) {
-  mlir::DialectRegistry registry;
-  registerDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  auto module =
-      parseProgram(std::string(MOIRA_SOURCE_DIR) + "/" + path, context);
-  EXPECT_TRUE(bool(module)) << llvm::toString(module.takeError());
-  if (!module)
-    return nullptr;
-  auto program = compile(**module, options);
-  EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
-  return program ? *program : nullptr;
 }
 
 TEST(PackedLayout, FindsWhatProgramsPack) {

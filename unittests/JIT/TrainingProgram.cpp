@@ -3,6 +3,8 @@
 
 #include "JIT/TrainingProgram.h"
 
+#include "moira/JIT/ParseProgram.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -167,6 +169,21 @@ std::shared_ptr<const Program> test::compileProgram(const std::string &text,
   if (!module)
     return nullptr;
   auto program = compile(*module, options);
+  EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
+  return program ? *program : nullptr;
+}
+
+std::shared_ptr<const Program> test::compileFile(const std::string &path,
+                                                 const JitOptions &options) {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  auto module =
+      parseProgram(std::string(MOIRA_SOURCE_DIR) + "/" + path, context);
+  EXPECT_TRUE(bool(module)) << llvm::toString(module.takeError());
+  if (!module)
+    return nullptr;
+  auto program = compile(**module, options);
   EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
   return program ? *program : nullptr;
 }

@@ -25,6 +25,10 @@ std::string linearProgram(const std::string &type);
 std::shared_ptr<const runtime::Program>
 compileProgram(const std::string &text, const JitOptions &options = {});
 
+/// The same of a file of the source tree.
+std::shared_ptr<const runtime::Program> compileFile(const std::string &path,
+                                                    const JitOptions &options);
+
 /// Options of a program with the code of all optimizers.
 JitOptions withOptimizers();
 

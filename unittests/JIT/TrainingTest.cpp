@@ -250,6 +250,53 @@ TEST(Training, UpdatesEveryRow) {
   EXPECT_EQ(floats(linear.results[0]), LinearGradients(x, linear.w, dy).x);
 }
 
+/// docs/gradients.md: the formula bounds what a step and its way back hold, and
+/// not by much.
+TEST(Training, PredictsThePeak) {
+  JitOptions options;
+  options.optLevel = 0;
+  options.pipeline.gradients = true;
+  for (bool recompute : {false, true}) {
+    options.pipeline.recompute = recompute;
+    auto program = compileFile("examples/olmoe/tiny.mlir", options);
+    for (int64_t rows : {0, 1, 33, 200}) {
+      SessionOptions one;
+      one.threads = 1;
+      auto session = makeSession(program, one);
+      ASSERT_OK(session->bindRandom(1));
+      std::vector<float> x = numbers(rows * 40, 3), dy = numbers(rows * 40, 4);
+      TensorView input = view(x, {rows, 40});
+      Result<int64_t> predicted = session->predictPeak("main", {input}, true);
+      ASSERT_OK(predicted.status());
+      std::vector<ResultTensor> results, gradients;
+      Handle handle;
+      ASSERT_OK(session->forward("main", {input}, results, handle));
+      ASSERT_OK(session->backward(*handle, {view(dy, {rows, 40})}, gradients));
+      MemoryFigures memory = session->memory();
+      EXPECT_LE(memory.peak, *predicted) << rows << " rows";
+      EXPECT_GE(memory.peak, *predicted * 7 / 10) << rows << " rows";
+      EXPECT_GT(memory.residuals, 0);
+    }
+  }
+}
+
+/// A limit that the formula meets is refused before anything is computed.
+TEST(Training, KeepsToTheMemoryLimit) {
+  std::vector<float> x = numbers(8 * 1000, 3);
+  Linear free;
+  Result<int64_t> needed =
+      free.session->predictPeak("main", {view(x, {1000, 8})}, true);
+  ASSERT_OK(needed.status());
+  SessionOptions options;
+  options.memoryLimit = *needed / 2;
+  Linear limited(options);
+  Handle handle;
+  Status status = limited.forward(x, handle);
+  EXPECT_EQ(status.code, MOIRA_OUT_OF_MEMORY);
+  EXPECT_EQ(handle, nullptr);
+  ASSERT_OK(limited.forward(numbers(8, 1), handle)); // and goes on
+}
+
 TEST(Training, AThousandStepsAreFlat) {
   Linear linear;
   UpdateOptions options;

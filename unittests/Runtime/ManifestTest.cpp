@@ -12,7 +12,7 @@ using namespace moira::test;
 
 /// The schema of docs/bundle.md, as a compiler writes it.
 static const char *const text = R"({
-  "moira": {"version": "0.1.0", "abi": 2},
+  "moira": {"version": "0.1.0", "abi": 3},
   "module": "layer.mlir",
   "target": {"triple": "x86_64-linux-gnu", "cpu": "x86-64-v3",
              "features": "+avx2,+fma"},
@@ -130,7 +130,7 @@ TEST(Manifest, TextThatIsNoUnicodeDoesNotThrow) {
 
 TEST(Manifest, WhatIsOptionalMayBeMissing) {
   Result<Manifest> manifest = Manifest::parse(R"({
-    "moira": {"version": "", "abi": 2}, "unknown": {"key": []},
+    "moira": {"version": "", "abi": 3}, "unknown": {"key": []},
     "entries": [{"name": "e", "inputs": [], "results": [],
       "variants": [{"name": "v", "step": "s", "workspace": "w"}]}],
     "parameters": []})");
@@ -167,8 +167,116 @@ TEST(Manifest, SliceNamesOfPlainParameters) {
 }
 
 TEST(Manifest, AnotherAbiIsNamed) {
-  EXPECT_ERROR(Manifest::parse(edited("\"abi\": 2", "\"abi\": 9")).status(),
-               MOIRA_VERSION, "manifest: moira.abi: expected version 2, got 9");
+  EXPECT_ERROR(Manifest::parse(edited("\"abi\": 3", "\"abi\": 9")).status(),
+               MOIRA_VERSION, "manifest: moira.abi: expected version 3, got 9");
+}
+
+/// A program and its way back: x of any rows, a weight in panels.
+static const char *const trainingText = R"({
+  "moira": {"version": "0.1.0", "abi": 3},
+  "entries": [
+    {"name": "main", "backward": "back", "residuals": 1, "routing": 1,
+     "inputs": [{"name": "x", "dtype": "f32", "shape": [-1, 4]}],
+     "results": [{"dtype": "f32", "shape": [-1, 3]},
+                 {"dtype": "f32", "shape": [-1, 9]},
+                 {"dtype": "i64", "shape": []}],
+     "variants": [{"name": "v", "step": "s", "workspace": "w",
+                   "shapes": "h"}]},
+    {"name": "back",
+     "inputs": [{"name": "r", "dtype": "i64", "shape": []},
+                {"name": "d", "dtype": "f32", "shape": [-1, 3]}],
+     "results": [{"dtype": "f32", "shape": [-1, 4], "gradient": {"input": 0}},
+                 {"dtype": "f32", "shape": [1, 2, 4, 2],
+                  "gradient": {"parameter": "w", "rows": [0],
+                               "packed_as": 0}}],
+     "variants": [{"name": "v", "step": "s", "workspace": "w"}]},
+    {"name": "moira_update_sgd_f32", "update": "sgd",
+     "inputs": [], "results": [],
+     "variants": [{"name": "only", "step": "s", "workspace": "w"}]}],
+  "parameters": [
+    {"name": "w", "slices": 1, "stacked": false,
+     "source": {"dtype": "f32", "shape": [4, 6]}, "logical_shape": [3, 4],
+     "packed_slice_bytes": 64, "pack": "p",
+     "packing": {"part": [0, 2, 3], "first": [0, 1, 3], "second": [0, 1, 4],
+                 "transpose": true, "width": 2, "pairs": false,
+                 "first_is_n": true, "blocks_n": 1, "blocks_k": 1}}]})";
+
+TEST(Manifest, ReadsGradientsAndPackings) {
+  Result<Manifest> manifest = Manifest::parse(trainingText);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message;
+  EXPECT_EQ(manifest->mainEntry(), 0);
+  const EntrySpec &main = manifest->entries[0];
+  EXPECT_EQ(main.backward, "back");
+  EXPECT_EQ(main.ownResults(), 2);
+  EXPECT_EQ(main.programResults(), 1);
+  EXPECT_EQ(main.variants[0].shapes, "h");
+  EXPECT_EQ(manifest->entries[2].update, "sgd");
+  const EntrySpec &back = manifest->entries[1];
+  EXPECT_EQ(back.results[0].gradient->input, 0);
+  EXPECT_EQ(back.results[1].gradient->rows, std::vector<int64_t>{0});
+  EXPECT_EQ(back.results[1].gradient->packedAs, 0);
+  const PackingSpec &packing = *manifest->parameters[0].packing;
+  EXPECT_EQ(packing.part, (KeptPlaces{0, 2, 3}));
+  EXPECT_EQ(*packing.first, (KeptPlaces{0, 1, 3}));
+  EXPECT_EQ(packing.width, 2);
+  EXPECT_TRUE(packing.transpose);
+  std::string json = manifest->serialize();
+  Result<Manifest> again = Manifest::parse(json);
+  ASSERT_TRUE(again.ok()) << again.status().message;
+  EXPECT_EQ(again->serialize(), json);
+}
+
+TEST(Manifest, RefusesWrongGradientsAndPackings) {
+  const struct {
+    const char *from, *to, *message;
+  } cases[] = {
+      {"\"backward\": \"back\"", "\"backward\": \"none\"",
+       "entries[0].backward: expected another entry, got 'none'"},
+      {"\"backward\": \"back\"", "\"backward\": \"main\"",
+       "entries[0].backward: expected another entry, got 'main'"},
+      {"\"residuals\": 1", "\"residuals\": 3",
+       "entries[0]: expected at most the 3 results, got 3 residuals and 1 of "
+       "routing"},
+      {"\"routing\": 1", "\"routing\": 0",
+       "entries[0].backward: expected 3 inputs of entry 'back', got 2"},
+      {"\"name\": \"r\", \"dtype\": \"i64\"",
+       "\"name\": \"r\", \"dtype\": \"i32\"",
+       "entries[0].backward: expected i64[] as input 0 of entry 'back', got "
+       "i32[]"},
+      {"\"name\": \"v\", \"step\": \"s\", \"workspace\": \"w\"}",
+       "\"name\": \"u\", \"step\": \"s\", \"workspace\": \"w\"}",
+       "entries[0].backward: expected the variants of the entry itself"},
+      {"{\"input\": 0}", "{\"input\": 1}",
+       "entries[1].results[0].gradient: expected an input below 1, got 1"},
+      {"\"rows\": [0]", "\"rows\": []",
+       "entries[1].results[1].gradient: expected rows, got none"},
+      {"\"rows\": [0]", "\"rows\": [1]",
+       "entries[1].results[1].gradient: expected rows of parameter 'w', got 1"},
+      {"\"packed_as\": 0", "\"packed_as\": 3",
+       "entries[1].results[1].gradient: expected rows of parameter 'w', got 3"},
+      {"[0, 2, 3]", "[0, 2, 4]",
+       "parameters[0].packing.part: expected places below 6, got [0, 2, 4]"},
+      {"[0, 1, 3]", "[0, 1]",
+       "parameters[0].packing.first: expected offset, stride and size, got 2 "
+       "numbers"},
+      {"\"blocks_n\": 1", "\"blocks_n\": 2",
+       "parameters[0].packing: expected blocks_n to divide 3, got 2"},
+      {"\"packed_slice_bytes\": 64", "\"packed_slice_bytes\": 60",
+       "parameters[0].packing: expected a packing of 60 bytes, got one of 64"},
+      {"\"width\": 2", "\"width\": 2000000",
+       "parameters[0].packing.width: expected a width of at most 1048576, got "
+       "2000000"},
+  };
+  for (const auto &wrong : cases) {
+    std::string json = trainingText;
+    size_t place = json.find(wrong.from);
+    ASSERT_NE(place, std::string::npos) << wrong.from;
+    json.replace(place, std::string(wrong.from).size(), wrong.to);
+    Result<Manifest> manifest = Manifest::parse(json);
+    ASSERT_FALSE(manifest.ok()) << wrong.message;
+    EXPECT_EQ(manifest.status().message,
+              std::string("manifest: ") + wrong.message);
+  }
 }
 
 namespace {
@@ -181,11 +289,11 @@ TEST(Manifest, ErrorsNameThePlace) {
   const BadManifest cases[] = {
       {"{", "[", "expected JSON, got other text"},
       {"\"moira\"", "\"m\"", "moira: expected a value, got none"},
-      {"{\"version\": \"0.1.0\", \"abi\": 2}", "3",
+      {"{\"version\": \"0.1.0\", \"abi\": 3}", "3",
        "moira: expected an object, got number"},
-      {"\"abi\": 2", "\"abi\": 2.5",
+      {"\"abi\": 3", "\"abi\": 3.5",
        "moira.abi: expected an integer of 64 bits, got number"},
-      {"\"abi\": 2", "\"abi\": -1", "moira.abi: expected at least 0, got -1"},
+      {"\"abi\": 3", "\"abi\": -1", "moira.abi: expected at least 0, got -1"},
       {"\"main\"", "\"\"",
        "entries[0].name: expected a string that is not empty"},
       {"\"main\"", "7", "entries[0].name: expected a string, got number"},
@@ -381,7 +489,9 @@ struct Maker {
     entry.flopsPerToken = number(1 << 30);
     for (int64_t i = 1 + number(3); i > 0; --i)
       entry.variants.push_back({text(), text(), number(100), text(), text(),
-                                text(), text(), number(2) ? "groups" : ""});
+                                text(), text(), number(2) ? "groups" : "",
+                                number(2) ? text() : ""});
+    entry.update = number(2) ? text() : "";
     return entry;
   }
   LayerPlacement layerPlacement(const EntrySpec &entry) {
@@ -430,6 +540,7 @@ static void expectEqual(const EntrySpec &a, const EntrySpec &b) {
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.ranks, b.ranks);
   EXPECT_EQ(a.flopsPerToken, b.flopsPerToken);
+  EXPECT_EQ(a.update, b.update);
   auto same = [](const std::vector<TensorSpec> &left,
                  const std::vector<TensorSpec> &right) {
     ASSERT_EQ(left.size(), right.size());
@@ -466,6 +577,7 @@ static void expectEqual(const EntrySpec &a, const EntrySpec &b) {
     EXPECT_EQ(a.variants[i].numerics, b.variants[i].numerics);
     EXPECT_EQ(a.variants[i].qualified, b.variants[i].qualified);
     EXPECT_EQ(a.variants[i].schedule, b.variants[i].schedule);
+    EXPECT_EQ(a.variants[i].shapes, b.variants[i].shapes);
   }
 }
 

@@ -130,6 +130,10 @@ void BlockedProduct::emitChain(LoopBuilder &b, Operation *op, const Item &item,
 void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
                                     TileCall &call, Value panel,
                                     StepRange range, Value done) {
+  call.aheadShift = b.index(kOneRun);
+  call.aheadRun = b.index(0);
+  if (findSource)
+    return fetchSource(b, item, call, panel, range);
   if (!item.next) {
     call.ahead = call.panels;
     call.aheadOffset = call.panelOffset;
@@ -181,6 +185,28 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
     few = b.select(rushes, b.div(chunks, b.index(2)), few);
   }
   call.aheadChunks = b.select(isSingle, few, chunks);
+}
+
+/// The source of the next panel, or where this one is the last of that of the
+/// first panel's next part. Nothing at the end of a chain.
+void BlockedProduct::fetchSource(LoopBuilder &b, const Item &item,
+                                 TileCall &call, Value panel, StepRange range) {
+  Value nextPanel = b.add(panel, b.index(1)), after = b.add(range.begin, part);
+  Value isInside = b.compare(arith::CmpIPredicate::ult, nextPanel, item.end);
+  Value isEnd = b.make<arith::AndIOp>(
+      b.compare(arith::CmpIPredicate::uge, nextPanel, item.end),
+      b.compare(arith::CmpIPredicate::uge, after, item.steps));
+  StepRange next = range;
+  next.begin = b.select(isInside, range.begin, after);
+  next.steps = b.minimum(part, b.sub(item.steps, next.begin));
+  PanelSource source =
+      findSource(b.select(isInside, nextPanel, item.begin), next);
+  call.ahead = {source.memref};
+  call.aheadOffset = source.offset;
+  call.aheadChunks = b.select(isEnd, b.index(0), source.chunks);
+  call.aheadStride = source.stride;
+  call.aheadShift = source.shift;
+  call.aheadRun = source.run;
 }
 
 /// Adds the sums of a chain to those before it, in pairs, as a counter carries:
@@ -248,12 +274,19 @@ void BlockedProduct::emitCalls(LoopBuilder &b, Operation *op, const Item &item,
                                const TileCall &call, Value panel, Value isEnd) {
   if (!finishStrip)
     return emitTileCall(b, op, format, call);
+  // Every strip fetches its share of what comes next.
+  Value strips = b.make<arith::CeilDivUIOp>(item.rows, b.index(stripRows));
+  Value share = b.make<arith::CeilDivUIOp>(call.aheadChunks, strips);
   loopBy(b, item.rows, b.index(stripRows), [&](Value first) {
     TileCall strip = call;
     strip.rows = b.minimum(b.index(stripRows), b.sub(item.rows, first));
     strip.stageOffset = b.add(call.stageOffset, b.mul(first, stride));
     strip.sumsOffset =
         b.add(call.sumsOffset, b.mul(first, b.index(format.rowSums())));
+    Value from = b.minimum(b.mul(b.div(first, b.index(stripRows)), share),
+                           call.aheadChunks);
+    strip.aheadOffset = b.add(call.aheadOffset, b.mul(from, call.aheadStride));
+    strip.aheadChunks = b.minimum(share, b.sub(call.aheadChunks, from));
     emitTileCall(b, op, format, strip);
     b.when(isEnd, [&] {
       finishStrip(panel, first, strip.rows, sums, strip.sumsOffset);

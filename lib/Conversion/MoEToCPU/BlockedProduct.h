@@ -28,6 +28,12 @@ struct PanelPlace {
   Value offset;
 };
 
+/// What the steps of a panel are made from: `chunks` of `kPrefetchBytes`, as a
+/// TileCall has them.
+struct PanelSource {
+  Value memref, offset, chunks, stride, shift, run;
+};
+
 class BlockedProduct {
 public:
   /// `steps`: of a chain, or kDynamic. The sums of `chains` chains are added
@@ -46,6 +52,9 @@ public:
   std::function<void(StepRange, StagePlace)> stageRows;
   /// Finds, or makes, the steps of a panel.
   std::function<PanelPlace(Value panel, StepRange)> findPanel;
+  /// Where it is set: what `findPanel` will make a panel of, to be fetched
+  /// while the one before is multiplied.
+  std::function<PanelSource(Value panel, StepRange)> findSource;
   /// Writes the start of every chain of a panel to `sums` from `offset` on;
   /// null: 0.
   std::function<void(Value panel, Value sums, Value offset)> startSums;
@@ -89,6 +98,8 @@ private:
   /// sums are complete then.
   void emitCalls(LoopBuilder &b, Operation *op, const Item &item,
                  const TileCall &call, Value panel, Value isEnd);
+  void fetchSource(LoopBuilder &b, const Item &item, TileCall &call,
+                   Value panel, StepRange range);
   void choosePrefetch(LoopBuilder &b, const Item &item, TileCall &call,
                       Value panel, StepRange part, Value done);
   int64_t stageElements() const;

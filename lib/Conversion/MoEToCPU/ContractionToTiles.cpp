@@ -16,12 +16,14 @@ using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-/// Rows and panels of a work item.
-static constexpr int64_t kRowBlock = 192, kPanels = 4;
+/// Rows and panels of a work item: a copied panel serves many rows, and a
+/// transposed row all panels. Fewer rows where there would be few items.
+static constexpr int64_t kMostRows = 512, kFewRows = 192, kPanels = 4;
+static constexpr int64_t kManyItems = 64;
 
 /// Tiles of rows after which sums are written: memory takes them while the next
 /// ones are computed.
-static constexpr int64_t kStripTiles = 2;
+static constexpr int64_t kStripTiles = 1;
 
 namespace {
 struct ContractionToTiles : TilePattern {
@@ -216,15 +218,17 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
 
   Groups groups = emitGroups(ib, op);
   LoopBuilder b(rewriter, op.getLoc());
-  int64_t rowBlocks = llvm::divideCeil(n, kRowBlock);
-  // Evenly, in whole vectors, which the transpose makes.
-  int64_t rowBlock =
-      llvm::alignTo(llvm::divideCeil(n, rowBlocks), format.lanes);
-  rowBlocks = llvm::divideCeil(n, rowBlock);
   ResultWriter writer(b, format, op);
   int64_t panels = llvm::divideCeil(writer.countColumns(), width);
   int64_t range = std::min(kPanels, panels);
   int64_t ranges = llvm::divideCeil(panels, range);
+  int64_t rowBlocks = llvm::divideCeil(n, kMostRows);
+  if (op.getNumExperts() * ranges * rowBlocks < kManyItems)
+    rowBlocks = llvm::divideCeil(n, kFewRows);
+  // Evenly, in whole vectors, which the transpose makes.
+  int64_t rowBlock =
+      llvm::alignTo(llvm::divideCeil(n, rowBlocks), format.lanes);
+  rowBlocks = llvm::divideCeil(n, rowBlock);
   Value items = b.index(op.getNumExperts() * rowBlocks * ranges);
   auto loop =
       scf::ParallelOp::create(rewriter, op.getLoc(), ValueRange{b.index(0)},
@@ -264,6 +268,24 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
                    part, place);
     return place;
   };
+  // Flat, for prefetches only.
+  if (auto type = cast<MemRefType>(rhs.getType());
+      type.getLayout().isIdentity()) {
+    Value rows = flatten(b, rhs);
+    product.findSource = [&, rows](Value panel, StepRange part) {
+      int64_t factors = pairs ? 2 : 1;
+      Value step = b.add(first, b.mul(part.begin, b.index(factors)));
+      PanelSource source;
+      source.memref = rows;
+      source.offset =
+          b.add(b.mul(step, b.index(k)), b.mul(panel, b.index(width)));
+      source.chunks = b.mul(part.steps, b.index(factors));
+      source.stride = b.index(k);
+      source.shift = b.index(kOneRun);
+      source.run = b.index(0);
+      return source;
+    };
+  }
   Value streams = writer.emitStreams();
   product.stripRows = llvm::alignTo(kStripTiles * format.rows, 2);
   product.finishStrip = [&](Value panel, Value first, Value rows, Value sums,

@@ -192,12 +192,13 @@ void mlir::moe::detail::emitStageColumns(LoopBuilder &b,
                                          const MatrixBlock &block, Value count,
                                          StepRange range, StagePlace place) {
   int64_t lanes = format.lanes;
+  // Rows of the source are read from end to end, a few at a time.
   b.loop(
-      b.index(0), count,
-      [&](Value first) {
+      b.index(0), range.steps,
+      [&](Value step) {
         b.loop(
-            b.index(0), range.steps,
-            [&](Value step) {
+            b.index(0), count,
+            [&](Value first) {
               SmallVector<Value> square;
               for (int64_t i = 0; i < lanes; ++i)
                 square.push_back(
@@ -246,17 +247,22 @@ void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
   auto loaded = VectorType::get({lanes * factors}, element);
   auto words = VectorType::get({lanes}, format.stageElement());
   Value last = b.index(steps - 1);
+  bool isExact = steps % (format.width / factors) == 0;
   Value firstStep = b.div(column, b.index(factors));
   Value panelElements = b.index(steps * width * factors);
   // A square is `lanes` steps of the packed weights, which are columns here,
   // times `lanes` of its columns, which are indices of the contraction.
   auto emitSquare = [&](Value start, Value c, Value k) {
     SmallVector<Value> square;
+    Value firstOfSquare = b.add(firstStep, c);
+    Value place0 = b.add(start, b.mul(firstOfSquare, b.index(width * factors)));
     for (int64_t i = 0; i < lanes; ++i) {
-      Value step = b.add(b.add(firstStep, c), b.index(i));
-      // Beyond the last column anything will do.
-      step = b.minimum(step, last);
-      Value at = b.add(start, b.mul(step, b.index(width * factors)));
+      Value at = b.add(place0, b.index(i * width * factors));
+      if (!isExact) {
+        // Beyond the last column anything will do.
+        Value step = b.minimum(b.add(firstOfSquare, b.index(i)), last);
+        at = b.add(start, b.mul(step, b.index(width * factors)));
+      }
       Value value = b.make<vector::LoadOp>(loaded, panels, ValueRange{at});
       square.push_back(format.pairs ? b.make<vector::BitCastOp>(words, value)
                                     : b.toReal(format.accumulator, value));

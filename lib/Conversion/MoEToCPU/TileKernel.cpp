@@ -63,12 +63,18 @@ Value mlir::moe::detail::flatten(LoopBuilder &b, Value memref) {
 /// way to keep memory busy.
 void mlir::moe::detail::emitPrefetches(LoopBuilder &b, ValueRange memrefs,
                                        Value offset, Value stride, Value from,
-                                       Value to) {
+                                       Value to, Value shift, Value run) {
   b.loop(from, to, [&](Value chunk) {
+    Value begin = offset;
+    if (shift) {
+      Value number = b.make<arith::ShRUIOp>(chunk, shift);
+      chunk = b.sub(chunk, b.make<arith::ShLIOp>(number, shift));
+      begin = b.add(begin, b.mul(number, run));
+    }
     for (Value memref : memrefs) {
       int64_t bytes =
           cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8;
-      Value first = b.add(offset, b.mul(chunk, stride));
+      Value first = b.add(begin, b.mul(chunk, stride));
       for (int64_t line = 0; line < kPrefetchBytes; line += kCacheLine)
         memref::PrefetchOp::create(
             b.builder, b.loc, memref,
@@ -183,7 +189,7 @@ KernelBuilder::Values KernelBuilder::emitSteps(Values sums,
       return b.make<arith::ShRUIOp>(fixed, b.index(16));
     };
     emitPrefetches(b, call.ahead, call.aheadOffset, call.aheadStride,
-                   whole(before), whole(after));
+                   whole(before), whole(after), call.aheadShift, call.aheadRun);
     for (int64_t u = 0; u < TileFormat::kUnroll; ++u)
       emitStep(next, rows, column, turns.getInductionVar(), u);
     next.push_back(after);
@@ -284,7 +290,7 @@ void KernelBuilder::emit() {
   });
 }
 
-static std::string kernelName(const TileFormat &format) {
+static std::string kernelName(const TileFormat &format, const TileCall &call) {
   std::string name;
   llvm::raw_string_ostream stream(name);
   stream << "moira_tiles_" << format.element;
@@ -295,6 +301,10 @@ static std::string kernelName(const TileFormat &format) {
     stream << "_pairs";
   if (format.ragged)
     stream << "_ragged";
+  // Panels may be made from another type.
+  Type source = getElementTypeOrSelf(call.ahead.front().getType());
+  if (source != getElementTypeOrSelf(call.panels.front().getType()))
+    stream << "_from_" << source;
   return name;
 }
 
@@ -306,7 +316,8 @@ static SmallVector<Value> listOperands(const TileCall &call) {
   operands.append(
       {call.panelOffset, call.steps, call.sums, call.sumsOffset, call.fresh});
   llvm::append_range(operands, call.ahead);
-  operands.append({call.aheadOffset, call.aheadChunks, call.aheadStride});
+  operands.append({call.aheadOffset, call.aheadChunks, call.aheadStride,
+                   call.aheadShift, call.aheadRun});
   return operands;
 }
 
@@ -331,6 +342,8 @@ static TileCall fromArguments(Block::BlockArgListType arguments,
   call.aheadOffset = take();
   call.aheadChunks = take();
   call.aheadStride = take();
+  call.aheadShift = take();
+  call.aheadRun = take();
   return call;
 }
 
@@ -340,7 +353,8 @@ void mlir::moe::detail::emitTileCall(LoopBuilder &b, Operation *op,
   SmallVector<Value> operands = listOperands(call);
   auto type = b.builder.getFunctionType(TypeRange(ValueRange(operands)), {});
   func::FuncOp kernel = getOrAddFunction(
-      b.builder, op, kernelName(format), type, [&](func::FuncOp function) {
+      b.builder, op, kernelName(format, call), type,
+      [&](func::FuncOp function) {
         // Its code is the larger part of the module; calls are rare.
         function->setAttr("passthrough",
                           b.builder.getStrArrayAttr({"noinline"}));

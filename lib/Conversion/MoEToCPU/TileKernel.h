@@ -75,10 +75,14 @@ struct TileCall {
   /// i1.
   Value fresh;
   /// What to prefetch meanwhile: memref<?xB> per weight, where it begins, how
-  /// many chunks of `kPrefetchBytes`, and how far they are apart.
+  /// many chunks of `kPrefetchBytes`, and how far they are apart; after each
+  /// 2^aheadShift of them comes the next run, `aheadRun` elements further.
   SmallVector<Value> ahead;
-  Value aheadOffset, aheadChunks, aheadStride;
+  Value aheadOffset, aheadChunks, aheadStride, aheadShift, aheadRun;
 };
+
+/// A shift of chunks that are one run.
+inline constexpr int64_t kOneRun = 62;
 
 /// Bytes that one turn of the prefetching loop covers.
 inline constexpr int64_t kPrefetchBytes = 256;
@@ -89,9 +93,11 @@ void emitTileCall(LoopBuilder &b, Operation *op, const TileFormat &format,
                   const TileCall &call);
 
 /// Emits prefetches of chunks `from` to `to - 1` of each memref, of which chunk
-/// 0 is at `offset` and each `stride` elements after the one before.
+/// 0 is at `offset` and each `stride` elements after the one before, in runs of
+/// 2^shift chunks that are `run` elements apart where `shift` is given.
 void emitPrefetches(LoopBuilder &b, ValueRange memrefs, Value offset,
-                    Value stride, Value from, Value to);
+                    Value stride, Value from, Value to, Value shift = {},
+                    Value run = {});
 
 /// `memref<?xT>` over all elements of a compact memref.
 Value flatten(LoopBuilder &b, Value memref);

@@ -73,6 +73,32 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
                         product.columnInBlock(panel), range, place);
     return place;
   };
+  // Of each packed panel `format.width` columns are consecutive.
+  int64_t elementBytes = type.getElementTypeBitWidth() / 8;
+  int64_t runBytes = format.width * form.width * elementBytes;
+  int64_t shift =
+      llvm::Log2_64_Ceil(std::max<int64_t>(runBytes / kPrefetchBytes, 1));
+  product.blocks.findSource = [&](Value panel, StepRange range) {
+    int64_t factors = form.pairs ? 2 : 1;
+    PanelSource source;
+    source.memref = product.chooseOf(range.chain, panels);
+    Value base = b.mul(product.block.expert, b.index(expertElements));
+    Value block = form.blocksOfN > 1 ? range.chain : product.blockOf(panel);
+    base = b.add(base, b.mul(block, b.index(blockElements)));
+    Value first =
+        b.div(b.mul(range.begin, b.index(factors)), b.index(form.width));
+    int64_t panelElements = steps * form.width * factors;
+    source.offset =
+        b.add(b.add(base, b.mul(first, b.index(panelElements))),
+              b.mul(product.columnInBlock(panel), b.index(form.width)));
+    source.stride = b.index(kPrefetchBytes / elementBytes);
+    source.shift = b.index(shift);
+    source.run = b.index(panelElements);
+    Value runs = b.make<arith::CeilDivUIOp>(
+        b.mul(range.steps, b.index(factors)), b.index(form.width));
+    source.chunks = b.make<arith::ShLIOp>(runs, b.index(shift));
+    return source;
+  };
   product.finish(std::nullopt);
   rewriter.eraseOp(op);
   return success();

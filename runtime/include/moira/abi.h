@@ -2,7 +2,8 @@
  * Exceptions.
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
- * moira/abi.h: the whole contract between generated code and the runtime.
+ * moira/abi.h: the whole contract between generated code and the runtime;
+ * docs/abi.md explains the design.
  *
  * Generated code has no undefined symbol of ours: whatever it needs it reaches
  * through `ctx->api`. It keeps no mutable globals, since ranks may be threads.
@@ -13,8 +14,6 @@
  * function of the table is a no-op that returns NULL, and generated code
  * returns at the next allocation. The session reads the error at the end of
  * the step. Nothing unwinds.
- *
- * docs/abi.md explains the design.
  */
 #ifndef MOIRA_ABI_H
 #define MOIRA_ABI_H
@@ -270,30 +269,25 @@ struct moira_ctx {
   void *session;             /* the runtime's own state */
 };
 
-/* The entries of a bundle. */
-
-/* Runs one step. `inputs` are the function's non-parameter arguments in order;
- * results go through api->result. */
+/* An entry of a bundle: runs one step. `inputs` are the function's
+ * non-parameter arguments in order; results go through api->result. */
 typedef void (*moira_step_entry)(moira_ctx *ctx, const moira_buffer *inputs);
 
 /* Returns an upper bound, in bytes, of the workspace that the step allocates
- * on worker 0 for inputs of these shapes. Of data only numbers are read: inputs
- * of rank 0 and type i64. Each
- * allocation counts as its size rounded up to 64. -1: not known from shapes
- * (the oracle's steps); the arena grows as the step asks. */
+ * on worker 0 for inputs of these shapes; of data only i64 of rank 0 are read.
+ * Each allocation counts as its size rounded up to 64. -1: not known (the
+ * oracle's steps); the arena grows as the step asks. */
 typedef int64_t (*moira_workspace_entry)(moira_ctx *ctx,
                                          const moira_buffer *inputs);
 
-/* Writes upper bounds of the sizes of the results for such inputs, result after
- * result and dim after dim; of a result of rank 0 one of its value where it is
- * an i64 that bounds sizes. -1: not known. Not every variant has one. */
+/* Writes bounds of the results' sizes, dim after dim (of an i64 of rank 0 that
+ * bounds sizes, of its value); -1: not known. Optional. */
 typedef void (*moira_shapes_entry)(moira_ctx *ctx, const moira_buffer *inputs,
                                    int64_t *bounds);
 
 /* Packs one slice of a parameter: `source` is compact and row-major, aligned to
- * the element; `packed` receives the slice's packed bytes. Several slices may
- * be packed at the same time by different threads, each with a context of its
- * own that has one worker, no plan and no parameters. */
+ * the element; `packed` receives its packed bytes. Several slices may be packed
+ * by different threads, each with a context of its own: one worker, no plan. */
 typedef void (*moira_pack_entry)(moira_ctx *ctx, const void *source,
                                  void *packed);
 

@@ -160,12 +160,12 @@ typedef struct moira_plan_options {
 MOIRA_API int32_t moira_session_set_plan(moira_session *session,
                                          const moira_plan_options *plan);
 
-/* Runs one step of `entry` (NULL: the only one that is no way back). `inputs` are read during the
- * call only. `results` has `result_count` elements, as many as the entry has
- * results: where an element is NULL, it receives a new tensor, which the
- * caller ends with its `deleter`; else it is the caller's tensor, of the very
- * type and shape that the step produces, and is filled. After a failure every
- * element is as it was, and the session stays usable. */
+/* Runs one step of `entry` (NULL: the only one that is no way back). `inputs`
+ * are read during the call only. `results` has `result_count` elements, as many
+ * as the entry has results: where an element is NULL, it receives a new tensor,
+ * which the caller ends with its `deleter`; else it is the caller's tensor, of
+ * the very type and shape that the step produces, and is filled. After a
+ * failure every element is as it was, and the session stays usable. */
 MOIRA_API int32_t moira_session_invoke(
     moira_session *session, const char *entry, const DLTensor *const *inputs,
     int32_t input_count, DLManagedTensor **results, int32_t result_count);

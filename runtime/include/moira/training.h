@@ -2,9 +2,9 @@
  * Exceptions.
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
- * moira/training.h: steps with a way back, gradients and optimizers. For bundles
- * that were compiled with --gradients; docs/gradients.md. Everything that
- * moira/runtime.h says of errors, threads and ownership holds here.
+ * moira/training.h: steps with a way back, gradients and optimizers. For
+ * bundles that were compiled with --gradients; docs/gradients.md. Everything
+ * that moira/runtime.h says of errors, threads and ownership holds here.
  */
 #ifndef MOIRA_TRAINING_H
 #define MOIRA_TRAINING_H
@@ -17,8 +17,8 @@ extern "C" {
 
 /* What a forward step leaves for its way back, with the plan that it ran with.
  * Any number may be alive. It may be used several times, be destroyed at any
- * time and in any order, and outlive its session, which it is of no use without.
- */
+ * time and in any order, and outlive its session, without which it is of no
+ * use. */
 typedef struct moira_residuals moira_residuals;
 
 /* As moira_session_invoke, with `results` for those of the program itself
@@ -42,16 +42,20 @@ MOIRA_API int32_t moira_bundle_backward(const moira_bundle *bundle,
  * its very type and shape. `results`: gradients of the inputs of a float type,
  * then of parameters. MOIRA_INVALID_ARGUMENT where the handle is another
  * session's, or where parameters have been bound, placed or updated since. */
-MOIRA_API int32_t moira_session_backward(
-    moira_session *session, const moira_residuals *residuals,
-    const DLTensor *const *gradients, int32_t gradient_count,
-    DLManagedTensor **results, int32_t result_count);
+MOIRA_API int32_t moira_session_backward(moira_session *session,
+                                         const moira_residuals *residuals,
+                                         const DLTensor *const *gradients,
+                                         int32_t gradient_count,
+                                         DLManagedTensor **results,
+                                         int32_t result_count);
 /* The same, but gradients of parameters are added to those that the session
  * keeps, in the order of the calls; `results` are those of inputs. */
-MOIRA_API int32_t moira_session_accumulate(
-    moira_session *session, const moira_residuals *residuals,
-    const DLTensor *const *gradients, int32_t gradient_count,
-    DLManagedTensor **results, int32_t result_count);
+MOIRA_API int32_t moira_session_accumulate(moira_session *session,
+                                           const moira_residuals *residuals,
+                                           const DLTensor *const *gradients,
+                                           int32_t gradient_count,
+                                           DLManagedTensor **results,
+                                           int32_t result_count);
 /* Forgets the gradients that the session keeps. */
 MOIRA_API int32_t moira_session_zero_gradients(moira_session *session);
 /* The root of the sum of squares of all kept gradients, of all ranks. */

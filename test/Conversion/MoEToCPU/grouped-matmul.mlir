@@ -143,7 +143,8 @@ func.func @weights_gradient(%dy: memref<?x64xbf16>, %x: memref<?x128xbf16>,
   // CHECK: scf.parallel
   // CHECK-COUNT-64: vector.shuffle
   // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged(
-  // AVX2: @moira_tiles_f32_1x64_ragged(
+  // Of bf16 rows, which are read ahead.
+  // AVX2: @moira_tiles_f32_1x64_ragged_from_bf16(
   moe.grouped_matmul rows(%dy, %x : memref<?x64xbf16>, memref<?x128xbf16>)
       groups(%sizes : memref<2xi32>) nk contraction outs(%dw : memref<2x64x128xf32>) {
   }

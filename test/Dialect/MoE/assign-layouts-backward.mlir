@@ -5,8 +5,8 @@
 // weights of a chain, too. A gradient may have the form of its parameter.
 
 // CHECK-LABEL: func.func @main(
-// CHECK-SAME: tensor<4x4x8x32xf32> {moe.packing = {{[^@]*}}function = @[[PACK:[a-z_0-9]*]], logical
-// CHECK-SAME: tensor<4x4x8x32xf32> {moe.packing = {{[^@]*}}function = @[[PACK]], logical
+// CHECK-SAME: tensor<4x4x8x32xf32> {moe.packing = {{[^@]*}}function = @[[FN:[a-z_0-9]*]], logical
+// CHECK-SAME: tensor<4x4x8x32xf32> {moe.packing = {{[^@]*}}function = @[[FN]], logical
 // CHECK: weights({{.*}}) panels
 func.func @main(%x: tensor<?x8xf32>, %s: tensor<4xi32>,
     %g: tensor<4x100x8xf32> {moe.param = #moe.param<"g.{}">},
@@ -22,8 +22,8 @@ func.func @main(%x: tensor<?x8xf32>, %s: tensor<4xi32>,
 }
 
 // CHECK-LABEL: func.func @main_backward(
-// CHECK-SAME: tensor<4x4x8x32xf32> {moe.packing = {{[^@]*}}function = @[[PACK]], logical
-// CHECK-SAME: tensor<4x4x8x32xf32> {moe.packing = {{[^@]*}}function = @[[PACK]], logical
+// CHECK-SAME: tensor<4x4x8x32xf32> {moe.packing = {{[^@]*}}function = @[[FN]], logical
+// CHECK-SAME: tensor<4x4x8x32xf32> {moe.packing = {{[^@]*}}function = @[[FN]], logical
 // CHECK: weights({{.*}} : tensor<4x4x8x32xf32>, tensor<4x4x8x32xf32>) transposed_panels chained
 // CHECK: nk contraction -> tensor<4x100x8xf32>
 // CHECK-NOT: moe.pack %

@@ -90,3 +90,55 @@ func.func @mixed(%x: tensor<?x8xf32>, %sizes: tensor<2xi32>, %v: tensor<2x4xf32>
   }
   return %y : tensor<?x4xf32>
 }
+
+// -----
+
+// Sums of squares beside a product: the product is a kernel, the sums a loop.
+
+func.func @other_sum(%x: tensor<?x8xf32>, %sizes: tensor<2xi32>, %w: tensor<2x8x4xf32>) -> (tensor<?x4xf32>, tensor<2x8xf32>) {
+  %y:2 = moe.expert rows(%x : tensor<?x8xf32>) groups(%sizes : tensor<2xi32>)
+      per_expert(%w : tensor<2x8x4xf32>) -> tensor<?x4xf32>, tensor<2x8xf32> {
+  ^bb0(%r: tensor<?x8xf32>, %we: tensor<8x4xf32>):
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %n = tensor.dim %r, %c0 : tensor<?x8xf32>
+    %e = tensor.empty(%n) : tensor<?x4xf32>
+    %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x4xf32>) -> tensor<?x4xf32>
+    %p = linalg.matmul ins(%r, %we : tensor<?x8xf32>, tensor<8x4xf32>) outs(%z : tensor<?x4xf32>) -> tensor<?x4xf32>
+    %es = tensor.empty() : tensor<8xf32>
+    %zs = linalg.fill ins(%zero : f32) outs(%es : tensor<8xf32>) -> tensor<8xf32>
+    // expected-remark @+1 {{'linalg.generic' stays: a sum over rows that is neither one of rows nor a product of two of them}}
+    %s = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>], iterator_types = ["reduction", "parallel"]}
+        ins(%r : tensor<?x8xf32>) outs(%zs : tensor<8xf32>) {
+    ^bb1(%a: f32, %acc: f32):
+      %q = arith.mulf %a, %a : f32
+      %t = arith.addf %acc, %q : f32
+      linalg.yield %t : f32
+    } -> tensor<8xf32>
+    moe.yield %p, %s : tensor<?x4xf32>, tensor<8xf32>
+  }
+  return %y#0, %y#1 : tensor<?x4xf32>, tensor<2x8xf32>
+}
+
+// -----
+
+// The same alone: no kernel at all.
+
+func.func @only_other_sum(%x: tensor<?x8xf32>, %sizes: tensor<2xi32>) -> tensor<2x8xf32> {
+  %y = moe.expert rows(%x : tensor<?x8xf32>) groups(%sizes : tensor<2xi32>) -> tensor<2x8xf32> {
+  ^bb0(%r: tensor<?x8xf32>):
+    %zero = arith.constant 0.0 : f32
+    %es = tensor.empty() : tensor<8xf32>
+    %zs = linalg.fill ins(%zero : f32) outs(%es : tensor<8xf32>) -> tensor<8xf32>
+    // expected-remark @+1 {{'linalg.generic' stays: a sum over rows that is neither one of rows nor a product of two of them}}
+    %s = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>], iterator_types = ["reduction", "parallel"]}
+        ins(%r : tensor<?x8xf32>) outs(%zs : tensor<8xf32>) {
+    ^bb1(%a: f32, %acc: f32):
+      %q = arith.mulf %a, %a : f32
+      %t = arith.addf %acc, %q : f32
+      linalg.yield %t : f32
+    } -> tensor<8xf32>
+    moe.yield %s : tensor<8xf32>
+  }
+  return %y : tensor<2x8xf32>
+}

@@ -1,8 +1,8 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#ifndef MOIRA_TOOLS_MOIRA_RUN_PROGRESS_H
-#define MOIRA_TOOLS_MOIRA_RUN_PROGRESS_H
+#ifndef MOIRA_TOOLS_SUPPORT_PROGRESS_H
+#define MOIRA_TOOLS_SUPPORT_PROGRESS_H
 
 #include "llvm/ADT/StringRef.h"
 
@@ -38,4 +38,4 @@ private:
 
 } // namespace moira::tools
 
-#endif // MOIRA_TOOLS_MOIRA_RUN_PROGRESS_H
+#endif // MOIRA_TOOLS_SUPPORT_PROGRESS_H

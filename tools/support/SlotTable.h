@@ -1,8 +1,8 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#ifndef MOIRA_TOOLS_MOIRA_RUN_SLOTTABLE_H
-#define MOIRA_TOOLS_MOIRA_RUN_SLOTTABLE_H
+#ifndef MOIRA_TOOLS_SUPPORT_SLOTTABLE_H
+#define MOIRA_TOOLS_SUPPORT_SLOTTABLE_H
 
 #include "session/Manifest.h"
 
@@ -19,4 +19,4 @@ makeSlotTable(llvm::StringRef text, const runtime::EntrySpec &entry);
 
 } // namespace moira::tools
 
-#endif // MOIRA_TOOLS_MOIRA_RUN_SLOTTABLE_H
+#endif // MOIRA_TOOLS_SUPPORT_SLOTTABLE_H

@@ -1,7 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "SlotTable.h"
+#include "support/SlotTable.h"
 
 #include "base/Random.h"
 

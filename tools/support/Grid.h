@@ -3,10 +3,10 @@
 //
 // The ranks of a run, as threads of this process or as processes.
 
-#ifndef MOIRA_TOOLS_MOIRA_RUN_GRID_H
-#define MOIRA_TOOLS_MOIRA_RUN_GRID_H
+#ifndef MOIRA_TOOLS_SUPPORT_GRID_H
+#define MOIRA_TOOLS_SUPPORT_GRID_H
 
-#include "RankOptions.h"
+#include "support/RankOptions.h"
 
 #include "bootstrap/Environment.h"
 #include "collective/Communicator.h"
@@ -93,4 +93,4 @@ public:
 
 } // namespace moira::tools
 
-#endif // MOIRA_TOOLS_MOIRA_RUN_GRID_H
+#endif // MOIRA_TOOLS_SUPPORT_GRID_H

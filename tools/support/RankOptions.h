@@ -3,8 +3,8 @@
 //
 // The options that say how many ranks run a program, and how.
 
-#ifndef MOIRA_TOOLS_MOIRA_RUN_RANKOPTIONS_H
-#define MOIRA_TOOLS_MOIRA_RUN_RANKOPTIONS_H
+#ifndef MOIRA_TOOLS_SUPPORT_RANKOPTIONS_H
+#define MOIRA_TOOLS_SUPPORT_RANKOPTIONS_H
 
 #include "moira/Pipelines/Pipelines.h"
 
@@ -57,4 +57,4 @@ llvm::Expected<std::vector<int64_t>> parseTokenList(llvm::StringRef text);
 
 } // namespace moira::tools
 
-#endif // MOIRA_TOOLS_MOIRA_RUN_RANKOPTIONS_H
+#endif // MOIRA_TOOLS_SUPPORT_RANKOPTIONS_H
