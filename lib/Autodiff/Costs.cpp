@@ -53,8 +53,10 @@ static bool isRounding(linalg::LinalgOp op) {
 }
 
 bool mlir::moe::detail::isCostly(Operation *op) {
-  if (isa<ExpertOp, CombineOp, GroupedMatmulOp, GatherWeightsOp,
-          ReduceWeightsOp, PairDotOp, GateGradientOp, linalg::SoftmaxOp>(op))
+  // Gathered weights are not here: they are gathered again, since kept they
+  // would be all experts' of all layers.
+  if (isa<ExpertOp, CombineOp, GroupedMatmulOp, ReduceWeightsOp, PairDotOp,
+          GateGradientOp, linalg::SoftmaxOp>(op))
     return true;
   auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
   return linalgOp && op->getNumResults() > 0 &&

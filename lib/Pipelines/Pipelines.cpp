@@ -131,8 +131,10 @@ static void buildDifferentiated(OpPassManager &manager,
   differentiate.entry = options.entry;
   differentiate.recompute = options.recompute;
   manager.addPass(moe::createDifferentiatePass(differentiate));
-  if (isSharded(options))
+  if (isSharded(options)) {
     manager.addPass(moe::createFoldReplicatesPass());
+    manager.addPass(moe::createClearPaddingPass());
+  }
   addCleanup(manager);
 }
 

@@ -28,8 +28,11 @@ LIMIT = 120  # seconds, on a machine that is busy with other tests
 
 
 def command(name, *options):
-    return ["moira-train", PROGRAM, f"--text={TEXT}", "--batch=6", "--lr=0.02",
-            f"--log={FOLDER / name}.jsonl", f"--cache-dir={FOLDER / 'cache'}",
+    return ["moira-train", PROGRAM, f"--text={TEXT}",
+            *([] if any(o.startswith("--batch") for o in options)
+              else ["--batch=6"]),
+            *([] if any(o.startswith("--lr") for o in options)
+              else ["--lr=0.02"]), f"--log={FOLDER / name}.jsonl", f"--cache-dir={FOLDER / 'cache'}",
             *options]
 
 
@@ -115,6 +118,17 @@ assert losses("killed") == losses("straight")
 left = sorted(p.name for p in (FOLDER / "saved").iterdir())
 assert left == ["model.safetensors.index.json",
                 "step-30-rank-0.safetensors"], left
+
+out = train("killed", "--steps=30", *save)
+assert out == "nothing to train: the checkpoint has 30 steps\n", out
+
+# What grows without bound is an error, not a curve.
+done = subprocess.run(command("wild", "--steps=500", "--optimizer=sgd",
+                              "--lr=1000000", "--threads=1"),
+                      capture_output=True, text=True, timeout=LIMIT)
+assert done.returncode == 1
+assert ": expected a finite loss, got " in done.stderr, done.stderr
+assert done.stderr.count("\n") == 1, done.stderr
 
 # Saved by one rank, gone on with by four, and back.
 train("moved", "--steps=10", f"--save={FOLDER / 'moved'}", "--threads=1")

@@ -15,7 +15,8 @@ using namespace moira::tools;
 namespace json = llvm::json;
 
 /// Takes over what an earlier run wrote of the steps before `first`.
-llvm::Error Log::keep(llvm::StringRef text, int64_t first) {
+std::string Log::keep(llvm::StringRef text, int64_t first) {
+  std::string kept;
   llvm::SmallVector<llvm::StringRef> lines;
   text.split(lines, '\n', -1, /*KeepEmpty=*/false);
   for (llvm::StringRef line : lines) {
@@ -30,7 +31,8 @@ llvm::Error Log::keep(llvm::StringRef text, int64_t first) {
         object ? object->getInteger("step") : std::nullopt;
     if (!step || *step >= first)
       continue;
-    *stream << line << '\n';
+    kept += line;
+    kept += '\n';
     auto place = static_cast<double>(*step);
     if (std::optional<double> loss = object->getNumber("loss"))
       training.emplace_back(place, *loss);
@@ -48,25 +50,31 @@ llvm::Error Log::keep(llvm::StringRef text, int64_t first) {
     if (loads.empty() || rows.size() == loads[0].size())
       loads.push_back(std::move(rows));
   }
-  return llvm::Error::success();
+  return kept;
 }
 
 llvm::Error Log::open(int64_t first) {
   if (options.log.empty())
     return llvm::Error::success();
-  std::unique_ptr<llvm::MemoryBuffer> before;
+  std::string kept;
   if (first > 0)
     if (auto file = llvm::MemoryBuffer::getFile(options.log, /*IsText=*/true,
                                                 /*RequiresNullTerminator=*/true,
                                                 /*IsVolatile=*/true))
-      before = std::move(*file);
+      kept = keep((*file)->getBuffer(), first);
+  // Replaced at once: a run that is killed here loses no line.
+  if (Status status = io::writeFile(options.log, kept.data(),
+                                    static_cast<int64_t>(kept.size()));
+      !status.ok())
+    return toError(status.within("--log"));
   std::error_code error;
-  stream = std::make_unique<llvm::raw_fd_ostream>(options.log, error);
-  if (error)
-    return llvm::createStringError(error, "--log: " + options.log +
-                                              ": expected to write, got '" +
-                                              error.message() + "'");
-  return before ? keep(before->getBuffer(), first) : llvm::Error::success();
+  stream = std::make_unique<llvm::raw_fd_ostream>(options.log, error,
+                                                  llvm::sys::fs::OF_Append);
+  if (!error)
+    return llvm::Error::success();
+  return llvm::createStringError(error, "--log: " + options.log +
+                                            ": expected to write, got '" +
+                                            error.message() + "'");
 }
 
 llvm::Error Log::add(const TrainStep &step, std::optional<double> evaluation) {

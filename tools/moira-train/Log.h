@@ -24,7 +24,7 @@ public:
   llvm::Error finish();
 
 private:
-  llvm::Error keep(llvm::StringRef text, int64_t first);
+  std::string keep(llvm::StringRef text, int64_t first);
 
   const TrainOptions &options;
   std::unique_ptr<llvm::raw_fd_ostream> stream;

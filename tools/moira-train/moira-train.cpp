@@ -18,6 +18,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <chrono>
+#include <cmath>
 
 using namespace moira;
 using namespace moira::tools;
@@ -123,6 +124,12 @@ llvm::Error Run::train() {
   if (grid->isFirst())
     if (llvm::Error error = log.open(first))
       return error;
+  if (first >= options.steps) {
+    if (grid->isFirst())
+      llvm::outs() << "nothing to train: the checkpoint has " << first
+                   << " steps\n";
+    return llvm::Error::success();
+  }
   auto started = steady_clock::now();
   progress.start("training");
   TrainStep last;
@@ -131,6 +138,10 @@ llvm::Error Run::train() {
     if (!made)
       return made.takeError();
     last = std::move(*made);
+    if (!std::isfinite(last.loss))
+      return llvm::createStringError(
+          "step " + llvm::Twine(step) + ": expected a finite loss, got " +
+          std::to_string(last.loss) + " (a smaller --lr, or --clip?)");
     std::optional<double> evaluation;
     bool isLast = step + 1 == options.steps;
     if (options.evalEvery > 0 &&

@@ -97,6 +97,9 @@ struct Source {
     jit.pipeline.schedule = options.groups ? mlir::moe::Schedule::Groups
                                            : mlir::moe::Schedule::Equal;
     jit.pipeline.hiddenBlocks = options.hiddenBlocks;
+    jit.pipeline.gradients = options.gradients;
+    jit.pipeline.recompute = options.recompute;
+    jit.pipeline.tokenBlocks = options.tokenBlocks;
     jit.optLevel = options.optLevel;
     jit.cpu = options.cpu;
     return moira::compile(*module, jit);

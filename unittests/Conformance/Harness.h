@@ -41,6 +41,10 @@ struct CompileOptions {
   /// The ranks that the product is made for, and how (docs/ranks.md).
   int64_t ranks = 1, copies = 1, spareSlots = 0;
   bool groups = false;
+  /// Adds the way back, with what it needs computed again or kept.
+  bool gradients = false, recompute = false;
+  /// Adds the input of as many token blocks (moe-token-blocks).
+  int64_t tokenBlocks = 0;
   /// Blocks that the sum over hidden is made of.
   int64_t hiddenBlocks = 1;
   /// The results of the program to keep, by index; empty: all.

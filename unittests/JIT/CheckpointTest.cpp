@@ -15,6 +15,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -300,6 +301,42 @@ TEST(Checkpoint, NormsDoNotDependOnRanks) {
     EXPECT_NEAR(ranks.norm(), expected, 1e-6 * expected)
         << layout.ranks << " ranks, r " << layout.copies;
   }
+}
+
+/// Ranks that go back from different steps, or with different plans, fail
+/// together, and go on.
+TEST(Checkpoint, RanksGoBackFromOneStep) {
+  Ranks ranks(layer(2, 1), 2);
+  ranks.bind();
+  std::vector<float> x = fractions(5 * features, 1);
+  std::vector<std::array<std::shared_ptr<const Residuals>, 2>> handles(2);
+  TensorView view{DataType::F32, {5, features}, x.data()};
+  for (int step = 0; step < 2; ++step)
+    ranks.onAll([&](int rank) {
+      std::vector<ResultTensor> results;
+      return ranks.sessions[rank]->forward("main", {view}, results,
+                                           handles[rank][step]);
+    });
+  std::array<Status, 2> outcomes;
+  auto back = [&](int first, int second) {
+    ranks.onAll([&](int rank) {
+      std::vector<ResultTensor> gradients;
+      outcomes[rank] = ranks.sessions[rank]->backward(
+          *handles[rank][rank == 0 ? first : second], {view}, gradients);
+      return Status();
+    });
+  };
+  back(0, 1);
+  for (const Status &outcome : outcomes)
+    EXPECT_NE(outcome.message.find("expected residuals of the same forward "
+                                   "step and plan on all ranks, got others on "
+                                   "rank 1 than on rank 0"),
+              std::string::npos)
+        << outcome.message;
+  back(1, 1); // in any order
+  EXPECT_OK(outcomes[0]);
+  back(0, 0);
+  EXPECT_OK(outcomes[1]);
 }
 
 TEST(Checkpoint, KeepsMasterCopies) {

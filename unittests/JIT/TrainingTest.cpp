@@ -288,7 +288,7 @@ TEST(Training, KeepsToTheMemoryLimit) {
       free.session->predictPeak("main", {view(x, {1000, 8})}, true);
   ASSERT_OK(needed.status());
   SessionOptions options;
-  options.memoryLimit = *needed / 2;
+  options.memoryLimit = *needed / 4;
   Linear limited(options);
   Handle handle;
   Status status = limited.forward(x, handle);

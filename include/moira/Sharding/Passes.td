@@ -177,4 +177,32 @@ def FoldReplicatesPass : Pass<"moe-fold-replicates"> {
   let dependentDialects = ["::mlir::moe::MoEDialect"];
 }
 
+def ClearPaddingPass : Pass<"moe-clear-padding", "::mlir::ModuleOp"> {
+  let summary = "let padded rows that travel to experts be zero where there are none";
+  let description = [{
+    Padded groups travel whole, and behind their rows is anything. Nobody reads the
+    results of such rows, but the sums over rows that gradients of weights are would
+    add them up. In a program with a way back (docs/gradients.md) what is behind the
+    `sizes` of the `moe.dispatch` becomes zero before the rows travel, there and on
+    the way back; both factors of each such addend are then zero. Elsewhere nothing
+    changes.
+
+    ```mlir
+    %rows = moe.dispatch %x, %slots, %sizes, %bound : ... -> tensor<4x?x8xf32>
+    %flat = tensor.collapse_shape %rows [[0, 1], [2]] : ...
+    %away = moe.exchange to_experts %flat, ...
+    ```
+    becomes
+    ```mlir
+    %clear = linalg.generic ... ins(%rows, %sizes) ... // p < sizes[e] ? rows[e, p, d] : 0
+    %flat = tensor.collapse_shape %clear [[0, 1], [2]] : ...
+    %away = moe.exchange to_experts %flat, ...
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::moe::MoEDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 #endif // MOIRA_SHARDING_PASSES_TD

@@ -240,6 +240,7 @@ SmallVector<KnownPacking> AssignLayouts::assign(func::FuncOp function,
     if (isOpTriviallyDead(&op))
       op.erase();
   orderGathers(function);
+  orderReductions(function);
   return packings;
 }
 

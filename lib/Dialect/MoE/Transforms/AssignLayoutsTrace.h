@@ -45,6 +45,9 @@ Value gatherPacked(GatherWeightsOp gather, Value packed);
 /// than 1 or of several parts become a gather of whole shards and a transpose.
 void orderGathers(func::FuncOp function);
 
+/// The same for sums of gradients, the transposes of gathers.
+void orderReductions(func::FuncOp function);
+
 } // namespace mlir::moe::detail
 
 #endif // MOIRA_LIB_DIALECT_MOE_TRANSFORMS_ASSIGNLAYOUTSTRACE_H
