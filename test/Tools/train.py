@@ -10,8 +10,8 @@ last checkpoint, and ends with the very losses of a run that was left alone.
 
 import json
 import pathlib
-import re
 import random
+import re
 import shutil
 import signal
 import subprocess
