@@ -1,4 +1,4 @@
-// A decoder-only transformer of 2.0 M parameters with mixture-of-experts layers:
+// A decoder-only transformer of 2 M parameters with mixture-of-experts layers:
 // 4 layers, rows of 96, 4 heads, sequences of 64 bytes, 8 experts of width 192
 // of which each token takes 2. @main gives the loss of next bytes.
 //

@@ -11,6 +11,7 @@ last checkpoint, and ends with the very losses of a run that was left alone.
 import json
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -74,7 +75,11 @@ for name in ("curve", "loads"):
     text = (FOLDER / f"{name}.svg").read_text()
     assert text.startswith("<svg") and text.rstrip().endswith("</svg>")
     assert "nan" not in text and "inf" not in text
-assert (FOLDER / "loads.svg").read_text().count("<rect") == 1 + 40 * 4
+# Every expert of every step has its place in one of the shades.
+parts = re.findall(r"M([\d.]+) [\d.]+H([\d.]+)",
+                   (FOLDER / "loads.svg").read_text())
+drawn = sum(float(end) - float(begin) for begin, end in parts)
+assert len(parts) > 4 and abs(drawn - 4 * (720 - 64 - 16)) < 1, (parts, drawn)
 
 # The same bits with more threads; about the same with more ranks, whatever the
 # plan of a step. 6 sequences on 4 ranks: two have one, two have two.

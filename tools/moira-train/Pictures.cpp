@@ -126,10 +126,17 @@ std::string moira::tools::drawLosses(const Curve &training,
   return picture;
 }
 
+static constexpr int kShades = 16;
+
 /// White for nothing, a middle blue for an even share, dark for twice as much
 /// and more.
-static std::string colourOf(double relative) {
-  double shade = std::min(relative, 2.0) / 2;
+static int shadeOf(double relative) {
+  return static_cast<int>(
+      std::lround(std::min(relative, 2.0) / 2 * (kShades - 1)));
+}
+
+static std::string colourOf(int number) {
+  double shade = static_cast<double>(number) / (kShades - 1);
   auto mix = [&](int bright, int dark) {
     return static_cast<int>(bright + (dark - bright) * shade);
   };
@@ -161,6 +168,18 @@ std::string moira::tools::drawLoads(
          "layer " + std::to_string(layer) +
              ": share of its rows, by expert (blue: even)");
     y += gap;
+    // A path per shade, with a line where it goes on: an element per cell would
+    // be half a megabyte.
+    std::vector<std::string> paths(kShades);
+    auto place = [&](size_t column) {
+      return left + static_cast<double>(column) * columnWidth;
+    };
+    auto draw = [&](size_t e, size_t begin, size_t end, int shade) {
+      llvm::raw_string_ostream(paths[shade]) << llvm::format(
+          "M%.1f %.0fH%.1f", place(begin),
+          y + line * (static_cast<double>(e) + 0.5), place(end));
+    };
+    std::vector<std::pair<size_t, int>> open(experts, {0, -1});
     for (size_t column = 0; column < columns; ++column) {
       // Steps of one column, added up.
       size_t from = column * loads.size() / columns;
@@ -174,16 +193,23 @@ std::string moira::tools::drawLoads(
           all += rows;
         }
       for (size_t e = 0; e < experts; ++e) {
-        double relative =
-            all > 0 ? sums[e] / all * static_cast<double>(experts) : 0;
-        out << llvm::format("<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "
-                            "height=\"%.1f\" fill=\"",
-                            left + static_cast<double>(column) * columnWidth,
-                            y + line * static_cast<double>(e),
-                            columnWidth + 0.05, line - 1)
-            << colourOf(relative) << "\"/>\n";
+        int shade =
+            shadeOf(all > 0 ? sums[e] / all * static_cast<double>(experts) : 0);
+        auto &[begin, current] = open[e];
+        if (shade == current)
+          continue;
+        if (current >= 0)
+          draw(e, begin, column, current);
+        open[e] = {column, shade};
       }
     }
+    for (size_t e = 0; e < experts; ++e)
+      if (open[e].second >= 0)
+        draw(e, open[e].first, columns, open[e].second);
+    for (int shade = 0; shade < kShades; ++shade)
+      if (!paths[shade].empty())
+        out << llvm::format("<path stroke-width=\"%.0f\" stroke=\"", line - 1)
+            << colourOf(shade) << "\" d=\"" << paths[shade] << "\"/>\n";
     for (size_t e = 0; e < experts; ++e)
       text(out, left - 6, y + line * static_cast<double>(e) + 9, "end",
            std::to_string(e));

@@ -85,8 +85,8 @@ TEST_P(Tutel, LossesAgree) {
 }
 
 // The inputs are those of PyTorch to 24 bits (recipe.py), hence the tolerance
-// of f64. The last case is test_top2_fp64_2_experts of Tutel's suite, which
-// compares one decimal; it dispatches f64 rows as f32.
+// of f64. The large cases are those of Tutel's suite; it compares three
+// decimals of f32 and one of f64, whose rows it dispatches as f32.
 INSTANTIATE_TEST_SUITE_P(
     Recipes, Tutel,
     testing::Values(
@@ -112,5 +112,13 @@ INSTANTIATE_TEST_SUITE_P(
                   {27.448386457158, 16.62704052924519, 7.467060806621459,
                    0.5762248991293285},
                   2e-6,
+                  true},
+        // Which of 16,384 tokens stand in the 8,192 places of an expert.
+        TutelCase{"top1_f32_large",
+                  "f32",
+                  "16 1024 2048 2048 2 1",
+                  1e-5,
+                  {22.07648277, 21.38795090, 20.73025894},
+                  1e-5,
                   true}),
     [](const auto &info) { return info.param.name; });
