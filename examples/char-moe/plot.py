@@ -4,13 +4,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Draws loss curves over one another, as SVG.
 
-    python3 plot.py OUT.svg NAME=CURVE.csv...
+    python3 plot.py OUT.svg NAME=CURVE...
 
-Each .csv has columns `step` and `loss`. The last curve is drawn last, thin, so
-that it is seen where it covers another.
+A curve is a .csv file with columns `step` and `loss`, or a log of moira-train.
+The last one is drawn last, thin, so that it is seen where it covers another.
 """
 
 import csv
+import json
 import sys
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 640, 320, 48, 16, 16, 40
@@ -19,8 +20,9 @@ COLORS = "#2563ab", "#e07b39", "#3f9142", "#7a4fa3"
 
 def read(path):
     with open(path, newline="") as file:
-        return [(int(row["step"]), float(row["loss"]))
-                for row in csv.DictReader(file)]
+        rows = csv.DictReader(file) if path.endswith(".csv") else map(
+            json.loads, file)
+        return [(int(row["step"]), float(row["loss"])) for row in rows]
 
 
 def main():
