@@ -49,8 +49,8 @@ void LossBuilder::findBlocks() {
   blockOf = b.filled({b.size(logits, 0)}, b.i32(0));
   blockOf =
       b.generic("pr", {{ends, {1}}}, {{blockOf, {0}}}, [&](ValueRange args) {
-        Value behind =
-            b.compare(arith::CmpIPredicate::sge, b.toI32(b.loopIndex(0)), args[0]);
+        Value behind = b.compare(arith::CmpIPredicate::sge,
+                                 b.toI32(b.loopIndex(0)), args[0]);
         return Values{b.add(args[1], b.select(behind, b.i32(1), b.i32(0)))};
       })[0];
 }
@@ -102,13 +102,13 @@ Value LossBuilder::sumBlocks(Value rows) {
   SmallVector<unsigned> in{row};
   if (isMatrix)
     in.push_back(1);
-  return b.generic(
-      kinds, {{rows, in}, {blockOf, {row}}}, {{sums, out}},
-      [&](ValueRange args) {
-        Value here =
-            b.compare(arith::CmpIPredicate::eq, args[1], b.toI32(b.loopIndex(0)));
-        return Values{b.add(args[2], b.select(here, args[0], zero))};
-      })[0];
+  return b.generic(kinds, {{rows, in}, {blockOf, {row}}}, {{sums, out}},
+                   [&](ValueRange args) {
+                     Value here = b.compare(arith::CmpIPredicate::eq, args[1],
+                                            b.toI32(b.loopIndex(0)));
+                     return Values{
+                         b.add(args[2], b.select(here, args[0], zero))};
+                   })[0];
 }
 
 Value LossBuilder::addOverRanks(Value mine) {
@@ -200,7 +200,8 @@ Value LossBuilder::scoreTokens(Value clean, Value *logSum) {
     *logSum =
         b.generic("p", {{sums, {0}}, {top, {0}}},
                   {{b.empty({tokens}, real), {0}}}, [&](ValueRange args) {
-                    Value empty = b.compare(arith::CmpFPredicate::OEQ, args[0], zero);
+                    Value empty =
+                        b.compare(arith::CmpFPredicate::OEQ, args[0], zero);
                     Value log = math::LogOp::create(b, safe(args[0]));
                     return Values{b.select(empty, zero, b.add(args[1], log))};
                   })[0];
@@ -245,8 +246,8 @@ Value LossBuilder::countPairs() {
   Value pairs = b.filled({tokens, experts}, b.i32(0));
   pairs = b.generic(
       "ppr", {{op.getIds(), {0, 2}}}, {{pairs, {0, 1}}}, [&](ValueRange args) {
-        Value chosen =
-            b.compare(arith::CmpIPredicate::eq, args[0], b.toI32(b.loopIndex(1)));
+        Value chosen = b.compare(arith::CmpIPredicate::eq, args[0],
+                                 b.toI32(b.loopIndex(1)));
         if (op.getKind() == LossKind::GShard)
           chosen = arith::AndIOp::create(
               b, chosen,
