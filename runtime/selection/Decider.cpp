@@ -37,6 +37,8 @@ Decider::Decider(const SelectionSpace &space, std::unique_ptr<LayerModel> costs,
     times->resize(list.size());
   ordered.reserve(list.size());
   owners.resize(shape.units());
+  for (int64_t step = 0; step < History::pastSteps; ++step)
+    history.past(step).shadows.reserve(shape.experts);
 }
 
 Result<std::unique_ptr<Decider>>

@@ -28,6 +28,7 @@ static constexpr size_t indexSize = 4 * History::maxBuckets;
 History::History(int candidates) : byCandidate(candidates) {
   buckets.reserve(maxBuckets);
   index.assign(indexSize, -1);
+  spare.assign(maxBuckets, std::vector<Ratio>(byCandidate.size()));
 }
 
 uint64_t History::slotOf(const BucketKey &key) {
@@ -62,7 +63,12 @@ Bucket &History::find(const BucketKey &key, int64_t step) {
     if (int(buckets.size()) < maxBuckets) {
       buckets.emplace_back();
       found = &buckets.back();
-      found->ratios.resize(byCandidate.size());
+      if (spare.empty()) {
+        found->ratios.resize(byCandidate.size());
+      } else {
+        found->ratios = std::move(spare.back());
+        spare.pop_back();
+      }
     } else {
       found = &*std::min_element(buckets.begin(), buckets.end(),
                                  [](const Bucket &a, const Bucket &b) {

@@ -106,6 +106,8 @@ private:
 
   std::array<PastStep, pastSteps> ring;
   std::vector<int16_t> index; ///< hash table into buckets, -1: free
+  /// Memory of buckets to come, so that a decision allocates none.
+  std::vector<std::vector<Ratio>> spare;
   void rebuild();
 };
 
