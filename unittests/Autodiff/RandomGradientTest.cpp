@@ -66,7 +66,7 @@ TEST_P(RandomGradients, AgreeWithDifferences) {
       "")
       << p.print();
   if (p.inputs.x.rows > 0) {
-    EXPECT_GT(counts.compared, 0u);
+    EXPECT_GT(counts.compared, counts.skipped);
   }
 }
 
