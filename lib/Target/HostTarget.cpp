@@ -160,8 +160,7 @@ llvm::Expected<HostProcessor> moira::resolveProcessor(llvm::StringRef cpu) {
   // Processors with AMX leave bf16 to it: their vectors do one dot product in
   // the time of four multiply-adds of as many elements of f32.
   processor.dotBF16 = processor.vectorBits == 512 &&
-                      has.contains("+avx512bf16") &&
-                      !has.contains("+amx-bf16");
+                      has.contains("+avx512bf16") && !has.contains("+amx-bf16");
   return processor;
 }
 

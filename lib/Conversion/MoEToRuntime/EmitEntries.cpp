@@ -64,18 +64,6 @@ private:
 
 } // namespace
 
-/// The alloc in the entry block that `value` is, seen through casts; null if
-/// there is none or the layout differs.
-static memref::AllocOp ownAlloc(func::FuncOp function, Value value) {
-  while (auto cast = value.getDefiningOp<memref::CastOp>())
-    value = cast.getSource();
-  auto alloc = value.getDefiningOp<memref::AllocOp>();
-  if (!alloc || alloc->getBlock() != &function.front() ||
-      !alloc.getType().getLayout().isIdentity())
-    return {};
-  return alloc;
-}
-
 void FunctionLowering::lowerResult(ImplicitLocOpBuilder &b, int64_t index,
                                    Value value,
                                    llvm::SmallPtrSetImpl<Operation *> &taken) {
@@ -87,7 +75,7 @@ void FunctionLowering::lowerResult(ImplicitLocOpBuilder &b, int64_t index,
     memref::StoreOp::create(b, value, target, ValueRange{});
     return;
   }
-  memref::AllocOp alloc = ownAlloc(function, value);
+  memref::AllocOp alloc = findResultMemory(function, value);
   bool inPlace = alloc && taken.insert(alloc).second;
   OpBuilder::InsertionGuard guard(b);
   if (inPlace)

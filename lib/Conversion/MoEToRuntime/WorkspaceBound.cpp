@@ -198,6 +198,16 @@ Value BoundBuilder::build(Value value) {
   return copied && copied.getType().isInteger(64) ? copied : Value();
 }
 
+memref::AllocOp mlir::moe::findResultMemory(func::FuncOp step, Value value) {
+  while (auto cast = value.getDefiningOp<memref::CastOp>())
+    value = cast.getSource();
+  auto alloc = value.getDefiningOp<memref::AllocOp>();
+  if (!alloc || alloc->getBlock() != &step.front() ||
+      !alloc.getType().getLayout().isIdentity())
+    return {};
+  return alloc;
+}
+
 /// The arena aligns every allocation to so many bytes.
 static constexpr int64_t kAlignment = 64;
 
@@ -221,6 +231,15 @@ static std::optional<int64_t> findLargestBody(func::FuncOp step) {
   return known ? std::optional(most) : std::nullopt;
 }
 
+/// Memory of results: it will be the caller's, and no part of the workspace.
+static llvm::SmallPtrSet<Operation *, 8> findResults(func::FuncOp step) {
+  llvm::SmallPtrSet<Operation *, 8> results;
+  for (Value value : step.front().getTerminator()->getOperands())
+    if (memref::AllocOp alloc = findResultMemory(step, value))
+      results.insert(alloc);
+  return results;
+}
+
 void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
   auto module = step->getParentOfType<ModuleOp>();
   ImplicitLocOpBuilder b(step.getLoc(), step.getContext());
@@ -234,7 +253,10 @@ void mlir::moe::emitWorkspaceBound(func::FuncOp step, StringRef name) {
   std::optional<int64_t> bodies = findLargestBody(step);
   bool unknown = !bodies;
   Value total = AbiBuilder::i64(b, bodies.value_or(0));
+  llvm::SmallPtrSet<Operation *, 8> results = findResults(step);
   step.walk([&](memref::AllocOp alloc) {
+    if (results.contains(alloc))
+      return;
     Value bytes = AbiBuilder::i64(b, getStaticBytes(alloc.getType()));
     for (Value size : alloc.getDynamicSizes()) {
       Value bound = bounds.bound(size);
