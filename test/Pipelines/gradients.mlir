@@ -18,9 +18,9 @@
 // MANIFEST-SAME: \22name\22:\22main\22
 // MANIFEST-SAME: \22residuals\22:
 // MANIFEST-SAME: \22shapes\22:\22moira_shapes_main_decode\22
+// MANIFEST-SAME: \22name\22:\22main_backward\22
 // MANIFEST-SAME: \22gradient\22:{\22input\22:0}
 // MANIFEST-SAME: \22gradient\22:{\22parameter\22:\22w\22,\22rows\22:[0
-// MANIFEST-SAME: \22name\22:\22main_backward\22
 // MANIFEST-SAME: \22name\22:\22moira_update_sgd_f32\22
 // MANIFEST-SAME: \22update\22:\22sgd\22
 // MANIFEST-SAME: \22packing\22:{

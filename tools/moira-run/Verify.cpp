@@ -176,6 +176,9 @@ Verifier::runProgram(bool oracle, bool replay, const Tensors &inputs,
           : toError((*session)->invoke(program.entry().name, inputs, results));
   if (error)
     return error;
+  const Manifest &manifest = (*session)->manifest();
+  results.resize(
+      manifest.entries[manifest.findEntry(program.entry().name)].ownResults());
   return results;
 }
 

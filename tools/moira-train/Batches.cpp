@@ -37,10 +37,12 @@ llvm::Expected<Batches> Batches::open(const TrainOptions &options,
     Result<io::MappedTensor> rows = io::readNpy(options.batches);
     if (!rows.ok())
       return toError(rows.status());
-    if (Status status =
-            io::checkTensor(*rows, io::DataType::I32, {-1, length + 1});
-        !status.ok())
-      return toError(status);
+    if (rows->dtype != io::DataType::I32 || rows->shape.size() != 2 ||
+        rows->shape[1] != length + 1)
+      return llvm::createStringError(
+          options.batches + ": expected " +
+          toString(io::DataType::I32, {-1, length + 1}) + ", got " +
+          toString(rows->dtype, rows->shape));
     batches.rows = std::move(*rows);
     return batches;
   }

@@ -264,7 +264,10 @@ TEST(Checkpoint, GoesOnWithOtherRanks) {
       if (!sharded)
         EXPECT_EQ(again.files().size(), 2u);
     }
-    EXPECT_EQ(ranks.forward(9), expected);
+    std::vector<float> result = ranks.forward(9);
+    for (size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(result[i], expected[i],
+                  layout.copies > 1 ? 1e-5 : 0); // parts of several ranks
     // And goes on alike: weights as after the same step on one rank.
     ranks.train(4);
     Folder next;

@@ -283,12 +283,8 @@ TEST(Training, PredictsThePeak) {
 /// A limit that the formula meets is refused before anything is computed.
 TEST(Training, KeepsToTheMemoryLimit) {
   std::vector<float> x = numbers(8 * 1000, 3);
-  Linear free;
-  Result<int64_t> needed =
-      free.session->predictPeak("main", {view(x, {1000, 8})}, true);
-  ASSERT_OK(needed.status());
   SessionOptions options;
-  options.memoryLimit = *needed / 4;
+  options.memoryLimit = 50000; // results 24,000 bytes, residuals 32,000
   Linear limited(options);
   Handle handle;
   Status status = limited.forward(x, handle);
