@@ -112,6 +112,39 @@ TEST(VirtualClock, OneChunkGainsNothing) {
   });
 }
 
+/// Gradients of rows travel beside products of weights, whose gradients are
+/// added up beside what follows.
+TEST(VirtualClock, SumsOverlapWithTheWayBack) {
+  onVirtualClock(Topology::uniform(2, 1, 0), [](Communicator &ranks) -> Status {
+    VirtualClock &clock = *ranks.clock();
+    Pair rows;
+    int64_t back = *rows.start(ranks, MOIRA_TO_TOKENS, 3); // 0 to 3
+    clock.add(4);
+    float whole[2] = {1, 2}, local = 0;
+    moira_reduce reduce{};
+    reduce.placement = {2, 1, 0, 1};
+    reduce.whole = whole;
+    reduce.local = &local;
+    reduce.count = 1;
+    reduce.dtype = MOIRA_F32;
+    int64_t weights = *ranks.reduceWeights(moira_plan{}, reduce); // 4 to 8
+    clock.add(2);
+    MOIRA_RETURN_IF_ERROR(ranks.wait(back));
+    EXPECT_EQ(clock.seconds(), 6);
+    float shared[2] = {1, 2};
+    // To each its half, and back.
+    int64_t sum = *ranks.startAllReduce(shared, shared, 2, MOIRA_F32);
+    MOIRA_RETURN_IF_ERROR(ranks.wait(weights));
+    EXPECT_EQ(clock.seconds(), 8);
+    clock.add(1);
+    MOIRA_RETURN_IF_ERROR(ranks.wait(sum)); // 8 to 16
+    EXPECT_EQ(clock.seconds(), 16);
+    EXPECT_EQ(local, 2 * whole[ranks.rank()]);
+    EXPECT_EQ(shared[1], 4);
+    return Status();
+  });
+}
+
 /// The slowest rank's compute holds up the others, and latency counts.
 TEST(VirtualClock, RanksWaitForTheSlowest) {
   onVirtualClock(Topology::uniform(4, 100, 0.5),

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -27,82 +28,6 @@ std::ostream &moira::conformance::operator<<(std::ostream &stream,
                 << (grid.recompute ? " recompute" : "");
 }
 
-/// $E, $K, $H are numbers, $R the type of rows of a feature size.
-static const char *const text = R"(
-func.func @main(%x: tensor<?x9xf32>,
-    %wr: tensor<$Ex9xf32> {moe.param = #moe.param<"router">},
-    %wg: tensor<$Ex$Hx9xf32> {moe.param = #moe.param<"gate">},
-    %w1: tensor<$Ex$Hx9xf32> {moe.param = #moe.param<"up">},
-    %b1: tensor<$Ex$Hxf32> {moe.param = #moe.param<"up_bias">},
-    %w2: tensor<$Ex7x$Hxf32> {moe.param = #moe.param<"down">},
-    %b2: tensor<$Ex7xf32> {moe.param = #moe.param<"down_bias">},
-    %scale: tensor<7xf32> {moe.param = #moe.param<"scale">})
-    -> (tensor<f32>, tensor<?x7xf32>) {
-  %c0 = arith.constant 0 : index
-  %zero = arith.constant 0.0 : f32
-  %t = tensor.dim %x, %c0 : tensor<?x9xf32>
-  %le = tensor.empty(%t) : tensor<?x$Exf32>
-  %lz = linalg.fill ins(%zero : f32) outs(%le : tensor<?x$Exf32>) -> tensor<?x$Exf32>
-  %logits = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
-      affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
-      ins(%x, %wr : tensor<?x9xf32>, tensor<$Ex9xf32>) outs(%lz : tensor<?x$Exf32>) -> tensor<?x$Exf32>
-  %ids, %weights = moe.gate %logits router<$ROUTER> : tensor<?x$Exf32> -> tensor<?x$Kxi32>, tensor<?x$Kxf32>
-  %counts = moe.count %ids : tensor<?x$Kxi32> -> tensor<$Exi32>
-  $CAPACITY
-  %slots, %sizes, %bound = moe.assign %ids choice_major $PADDED counts(%counts : tensor<$Exi32>) $CAPPED
-      : tensor<?x$Kxi32> -> tensor<?x$Kxi32>, tensor<$Exi32>, index
-  %rows = moe.dispatch %x, %slots, %sizes, %bound
-      : tensor<?x9xf32>, tensor<?x$Kxi32>, tensor<$Exi32> -> tensor<$R9xf32>
-  %out = moe.expert rows(%rows : tensor<$R9xf32>) groups(%sizes : tensor<$Exi32>)
-      per_expert(%wg, %w1, %b1, %w2, %b2 : tensor<$Ex$Hx9xf32>, tensor<$Ex$Hx9xf32>,
-        tensor<$Ex$Hxf32>, tensor<$Ex7x$Hxf32>, tensor<$Ex7xf32>) -> tensor<$R7xf32> {
-  ^bb0(%r: tensor<?x9xf32>, %g: tensor<$Hx9xf32>, %u: tensor<$Hx9xf32>, %ub: tensor<$Hxf32>,
-      %d: tensor<7x$Hxf32>, %db: tensor<7xf32>):
-    %i0 = arith.constant 0 : index
-    %z = arith.constant 0.0 : f32
-    %n = tensor.dim %r, %i0 : tensor<?x9xf32>
-    %he = tensor.empty(%n) : tensor<?x$Hxf32>
-    %hz = linalg.fill ins(%z : f32) outs(%he : tensor<?x$Hxf32>) -> tensor<?x$Hxf32>
-    %gp = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
-        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
-        ins(%r, %g : tensor<?x9xf32>, tensor<$Hx9xf32>) outs(%hz : tensor<?x$Hxf32>) -> tensor<?x$Hxf32>
-    %hb = linalg.broadcast ins(%ub : tensor<$Hxf32>) outs(%he : tensor<?x$Hxf32>) dimensions = [0]
-    %up = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
-        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
-        ins(%r, %u : tensor<?x9xf32>, tensor<$Hx9xf32>) outs(%hb : tensor<?x$Hxf32>) -> tensor<?x$Hxf32>
-    %h = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>,
-        affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>],
-        iterator_types = ["parallel", "parallel"]}
-        ins(%gp, %up : tensor<?x$Hxf32>, tensor<?x$Hxf32>) outs(%he : tensor<?x$Hxf32>) {
-    ^bb1(%a: f32, %b: f32, %o: f32):
-      %relu = arith.maximumf %a, %z : f32
-      %v = arith.mulf %relu, %b : f32
-      linalg.yield %v : f32
-    } -> tensor<?x$Hxf32>
-    %ye = tensor.empty(%n) : tensor<?x7xf32>
-    %yb = linalg.broadcast ins(%db : tensor<7xf32>) outs(%ye : tensor<?x7xf32>) dimensions = [0]
-    %y = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>,
-        affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>]
-        ins(%h, %d : tensor<?x$Hxf32>, tensor<7x$Hxf32>) outs(%yb : tensor<?x7xf32>) -> tensor<?x7xf32>
-    moe.yield %y : tensor<?x7xf32>
-  }
-  %moe = moe.combine %out, %slots weights(%weights : tensor<?x$Kxf32>)
-      : tensor<$R7xf32>, tensor<?x$Kxi32> -> tensor<?x7xf32>
-  %se = tensor.empty(%t) : tensor<?x7xf32>
-  %scaled = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>,
-      affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>],
-      iterator_types = ["parallel", "parallel"]}
-      ins(%moe, %scale : tensor<?x7xf32>, tensor<7xf32>) outs(%se : tensor<?x7xf32>) {
-  ^bb0(%a: f32, %b: f32, %o: f32):
-    %v = arith.mulf %a, %b : f32
-    linalg.yield %v : f32
-  } -> tensor<?x7xf32>
-  %z0 = arith.constant dense<0.0> : tensor<f32>
-  %loss = linalg.reduce { arith.addf } ins(%scaled : tensor<?x7xf32>) outs(%z0 : tensor<f32>) dimensions = [0, 1]
-  return %loss, %scaled : tensor<f32>, tensor<?x7xf32>
-}
-)";
-
 static std::string replaceAll(std::string text, const std::string &from,
                               const std::string &to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;
@@ -111,10 +36,19 @@ static std::string replaceAll(std::string text, const std::string &from,
   return text;
 }
 
+static std::string readProgram() {
+  std::ifstream file(MOIRA_SOURCE_DIR
+                     "/unittests/Conformance/gradient-layer.mlir.in");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_TRUE(file.good()) << "expected the program's text, got none";
+  return text.str();
+}
+
 std::string GradientLayer::print() const {
   std::string e = std::to_string(experts),
               k = std::to_string(std::min<int64_t>(2, experts));
-  std::string result = text;
+  std::string result = readProgram();
   result = replaceAll(result, "$ROUTER",
                       integers ? "score = identity, normalize = none" : "");
   result = replaceAll(
