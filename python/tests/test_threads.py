@@ -95,7 +95,7 @@ class Threads(unittest.TestCase):
     def test_lock_is_free_during_calls(self):
         session = moira.compile(MIXTRAL).session(threads=1)
         session.bind_random()
-        x = buffer([0.5] * (64 * 4000), (4000, 64))
+        x = buffer([0.5] * (64 * 40000), (40000, 64))
         span, counted = [], 0
 
         def step():
