@@ -118,7 +118,8 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   size_t own = manifest.entries[manifest.findEntry(entry)].inputs.size();
   std::vector<TensorView> given(views.begin(), views.begin() + own);
   std::vector<TensorView> of(views.begin() + own, views.end());
-  gradients[place].clear();
+  // A repeated step writes its gradients where the last one did, as training
+  // does: memory of their size would take longer to get than to fill.
   std::shared_ptr<const Residuals> residuals;
   MOIRA_RETURN_IF_ERROR(
       session.forward(entry, given, results[place], residuals));
