@@ -76,9 +76,8 @@ int32_t moira_bundle_manifest(const moira_bundle *bundle, const char **json) {
   });
 }
 
-/// The entry at `index`, or what is wrong with the arguments.
-static Result<const EntrySpec *> entryAt(const moira_bundle *bundle,
-                                         int32_t index) {
+Result<const EntrySpec *> moira::runtime::entryAt(const moira_bundle *bundle,
+                                                  int32_t index) {
   MOIRA_REQUIRE(bundle);
   const std::vector<EntrySpec> &entries = bundle->program->manifest().entries;
   if (index < 0 || index >= static_cast<int64_t>(entries.size()))

@@ -118,35 +118,52 @@ int32_t moira_session_set_plan(moira_session *session,
   });
 }
 
+Result<StepArguments>
+moira::runtime::readStep(const Session &session, const char *entry,
+                         const DLTensor *const *inputs, int32_t inputCount,
+                         DLManagedTensor **results, int32_t resultCount,
+                         bool withResiduals) {
+  Result<std::string> name = entryName(session, entry);
+  if (!name.ok())
+    return name.status();
+  auto failed = [&](const Status &status) {
+    return status.within(concat("entry '", *name, "'"));
+  };
+  Result<std::vector<TensorView>> views = readInputs(inputs, inputCount);
+  if (!views.ok())
+    return failed(views.status());
+  Result<std::vector<ResultTensor>> tensors = readResults(results, resultCount);
+  if (!tensors.ok())
+    return failed(tensors.status());
+  // The session would allocate all for an empty list. It knows best what to say
+  // of an entry that is not there.
+  int index = session.manifest().findEntry(*name);
+  if (index >= 0) {
+    const EntrySpec &spec = session.manifest().entries[index];
+    int64_t wanted =
+        withResiduals ? int64_t(spec.results.size()) : spec.ownResults();
+    if (resultCount != wanted)
+      return failed(
+          Status(MOIRA_INVALID_ARGUMENT,
+                 concat("expected ", wanted, " results, got ", resultCount)));
+  }
+  return StepArguments{std::move(*name), std::move(*views),
+                       std::move(*tensors)};
+}
+
 int32_t moira_session_invoke(moira_session *session, const char *entry,
                              const DLTensor *const *inputs, int32_t input_count,
                              DLManagedTensor **results, int32_t result_count) {
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(session);
-    Result<std::string> name = entryName(*session->session, entry);
-    if (!name.ok())
-      return name.status();
-    auto failed = [&](const Status &status) {
-      return status.within(concat("entry '", *name, "'"));
-    };
-    Result<std::vector<TensorView>> views = readInputs(inputs, input_count);
-    if (!views.ok())
-      return failed(views.status());
-    Result<std::vector<ResultTensor>> tensors =
-        readResults(results, result_count);
-    if (!tensors.ok())
-      return failed(tensors.status());
-    int index = session->session->manifest().findEntry(*name);
-    size_t wanted =
-        index < 0 ? 0
-                  : session->session->manifest().entries[index].results.size();
-    // The session would allocate all for an empty list.
-    if (index >= 0 && tensors->size() != wanted)
-      return failed(
-          Status(MOIRA_INVALID_ARGUMENT,
-                 concat("expected ", wanted, " results, got ", result_count)));
-    MOIRA_RETURN_IF_ERROR(session->session->invoke(*name, *views, *tensors));
-    handOut(std::move(*tensors), results);
+    Result<StepArguments> step =
+        readStep(*session->session, entry, inputs, input_count, results,
+                 result_count, /*withResiduals=*/true);
+    if (!step.ok())
+      return step.status();
+    MOIRA_RETURN_IF_ERROR(
+        session->session->invoke(step->entry, step->inputs, step->results));
+    handOut(std::move(step->results), results);
     return Status();
   });
 }

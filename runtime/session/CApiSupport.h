@@ -36,6 +36,20 @@ Result<std::string> entryName(const Session &session, const char *entry);
 /// The caller's tensors; an element without data is for the runtime to fill.
 Result<std::vector<ResultTensor>> readResults(DLManagedTensor **results,
                                               int32_t count);
+/// What a call that runs a step was given, checked as far as the manifest
+/// tells.
+struct StepArguments {
+  std::string entry;
+  std::vector<TensorView> inputs;
+  std::vector<ResultTensor> results;
+};
+/// `results` are all of the entry's, or without those that are residuals.
+Result<StepArguments> readStep(const Session &session, const char *entry,
+                               const DLTensor *const *inputs,
+                               int32_t inputCount, DLManagedTensor **results,
+                               int32_t resultCount, bool withResiduals);
+/// The entry at `index`, or what is wrong with the arguments.
+Result<const EntrySpec *> entryAt(const moira_bundle *bundle, int32_t index);
 /// Gives the tensors that the runtime made to the places that were NULL.
 void handOut(std::vector<ResultTensor> tensors, DLManagedTensor **results);
 

@@ -20,17 +20,6 @@ struct moira_residuals {
 // Signatures
 //===----------------------------------------------------------------------===//
 
-static Result<const EntrySpec *> entryAt(const moira_bundle *bundle,
-                                         int32_t index) {
-  MOIRA_REQUIRE(bundle);
-  const std::vector<EntrySpec> &entries = bundle->program->manifest().entries;
-  if (index < 0 || index >= static_cast<int64_t>(entries.size()))
-    return Status(
-        MOIRA_INVALID_ARGUMENT,
-        concat("expected an entry below ", entries.size(), ", got ", index));
-  return &entries[index];
-}
-
 int32_t moira_bundle_own_results(const moira_bundle *bundle, int32_t entry,
                                  int32_t *count) {
   return guarded([&]() -> Status {
@@ -72,31 +61,15 @@ int32_t moira_session_forward(moira_session *session, const char *entry,
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(session);
     MOIRA_REQUIRE(residuals);
-    Result<std::string> name = entryName(*session->session, entry);
-    if (!name.ok())
-      return name.status();
-    auto failed = [&](const Status &status) {
-      return status.within(concat("entry '", *name, "'"));
-    };
-    Result<std::vector<TensorView>> views = readInputs(inputs, input_count);
-    if (!views.ok())
-      return failed(views.status());
-    Result<std::vector<ResultTensor>> tensors =
-        readResults(results, result_count);
-    if (!tensors.ok())
-      return failed(tensors.status());
-    const Manifest &manifest = session->session->manifest();
-    int index = manifest.findEntry(*name);
-    // The session would allocate all for an empty list.
-    if (index >= 0 && result_count != manifest.entries[index].ownResults())
-      return failed(
-          Status(MOIRA_INVALID_ARGUMENT,
-                 concat("expected ", manifest.entries[index].ownResults(),
-                        " results, got ", result_count)));
+    Result<StepArguments> step =
+        readStep(*session->session, entry, inputs, input_count, results,
+                 result_count, /*withResiduals=*/false);
+    if (!step.ok())
+      return step.status();
     auto handle = std::make_unique<moira_residuals>();
-    MOIRA_RETURN_IF_ERROR(
-        session->session->forward(*name, *views, *tensors, handle->residuals));
-    handOut(std::move(*tensors), results);
+    MOIRA_RETURN_IF_ERROR(session->session->forward(
+        step->entry, step->inputs, step->results, handle->residuals));
+    handOut(std::move(step->results), results);
     *residuals = handle.release();
     return Status();
   });
