@@ -4,6 +4,7 @@
 // The functions that generated code gets, and their guard against failures and
 // exceptions.
 
+#include "session/DeviceStep.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
@@ -42,13 +43,13 @@ struct Api {
 
   static int64_t mark(moira_ctx *ctx, int64_t worker) {
     return guarded<int64_t>(ctx, 0, [&](StepContext &step) -> int64_t {
-      return step.checkWorker(worker) ? step.arenas[worker]->mark() : 0;
+      return step.checkWorker(worker) ? step.arena(worker).mark() : 0;
     });
   }
 
   static void release(moira_ctx *ctx, int64_t worker, int64_t mark) {
     guarded(ctx, false, [&](StepContext &step) {
-      if (step.checkWorker(worker) && !step.arenas[worker]->release(mark))
+      if (step.checkWorker(worker) && !step.arena(worker).release(mark))
         step.fail(MOIRA_FAILED, concat("release: expected a mark of worker ",
                                        worker, ", got ", mark));
       return true;
@@ -91,7 +92,10 @@ struct Api {
   static void loads(moira_ctx *ctx, int64_t layer, int64_t experts,
                     const int32_t *counts, const int32_t *sizes) {
     guarded(ctx, false, [&](StepContext &step) {
-      if (step.checkNotInBody("loads") &&
+      if (step.device())
+        step.note("loads",
+                  step.device()->noteLoads(layer, experts, counts, sizes));
+      else if (step.checkNotInBody("loads") &&
           !step.steps.loads(layer, experts, counts, sizes))
         step.fail(MOIRA_FAILED,
                   concat("loads: expected a layer of the entry, with as many "

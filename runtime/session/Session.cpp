@@ -25,6 +25,25 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
   programHash = hashBytes(text.data(), text.size());
 }
 
+/// A program for a GPU needs one; another takes none.
+Status Session::Impl::openDevice(std::shared_ptr<Device> given) {
+  if (bool(manifest.device) != bool(given))
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  given ? concat("expected a program for a GPU to run on ",
+                                 given->name(), ", got one for the processor")
+                        : std::string("expected a device for a program for a "
+                                      "GPU, got none"));
+  if (!given)
+    return Status();
+  Result<std::unique_ptr<DeviceStep>> made =
+      DeviceStep::create(program, std::move(given), account);
+  if (!made.ok())
+    return made.status();
+  device = std::move(*made);
+  step.setDevice(device.get());
+  return Status();
+}
+
 //===----------------------------------------------------------------------===//
 // Checks before a step
 //===----------------------------------------------------------------------===//
@@ -151,7 +170,7 @@ void Session::Impl::preparePlans(const EntrySpec &spec, const StepPlan &given) {
                 static_cast<int32_t>(table.size() / step.context()->ranks),
                 table.empty() ? nullptr : table.data()});
   step.context()->plan = plans.data();
-  step.context()->params = parameters.params();
+  step.context()->params = device ? device->params() : parameters.params();
 }
 
 //===----------------------------------------------------------------------===//
@@ -257,6 +276,8 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               const StepPlan &given) {
   const EntrySpec &spec = manifest.entries[entry];
   std::vector<moira_buffer> buffers = toBuffers(inputs);
+  if (device)
+    MOIRA_RETURN_IF_ERROR(device->updateParameters(parameters));
   preparePlans(spec, given);
   Result<int64_t> bytes = workspace(entry, given.variant, buffers);
   if (!bytes.ok())
@@ -278,12 +299,17 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                account->figures().parameters, ", workspace ", *bytes, ")"));
   MOIRA_RETURN_IF_ERROR(step.arena(0).reserve(*bytes));
 
+  if (device)
+    MOIRA_RETURN_IF_ERROR(device->begin(spec, inputs, buffers));
   step.setRecord(describeRank(entry, inputs));
   step.setPool(given.pool, given.pooledFrom);
   step.begin(&spec, &results);
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
   program->step(entry, given.variant)(step.context(), buffers.data());
+  if (device)
+    if (Status ended = device->end(step.recorder()); !ended.ok())
+      step.fail(ended.code, ended.message);
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);
@@ -320,6 +346,7 @@ Session::create(std::shared_ptr<const Program> program,
                   concat("expected a memory limit of 0 or more bytes, got ",
                          options.memoryLimit));
   auto impl = std::make_unique<Impl>(std::move(program), options);
+  MOIRA_RETURN_IF_ERROR(impl->openDevice(options.device));
   MOIRA_RETURN_IF_ERROR(impl->parameters.open());
   const moira_ctx &context = *impl->step.context();
   MOIRA_RETURN_IF_ERROR(

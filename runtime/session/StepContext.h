@@ -23,6 +23,7 @@
 
 namespace moira::runtime {
 
+class DeviceStep;
 class ResidualPool;
 
 /// A context and its workers' arenas. Used again for every step. Generated
@@ -36,8 +37,14 @@ public:
 
   /// What generated code gets; its `session` is this object.
   moira_ctx *context() { return &ctx; }
-  Arena &arena(int64_t worker) { return *arenas[worker]; }
-  const Arena &arena(int64_t worker) const { return *arenas[worker]; }
+  /// That of worker 0 is the device's where there is one.
+  Arena &arena(int64_t worker);
+  const Arena &arena(int64_t worker) const {
+    return const_cast<StepContext *>(this)->arena(worker);
+  }
+  /// The GPU that the next steps run on; null: the processor. It outlives them.
+  void setDevice(DeviceStep *device);
+  DeviceStep *device() const { return gpu; }
   int64_t workers() const { return static_cast<int64_t>(arenas.size()); }
   StepRecorder &recorder() { return steps; }
 
@@ -109,6 +116,7 @@ private:
   StepRecorder steps;
   const EntrySpec *entry = nullptr;
   std::vector<ResultTensor> *results = nullptr;
+  DeviceStep *gpu = nullptr;
   ResidualPool *residuals = nullptr;
   int64_t pooledFrom = 0;
   std::vector<bool> made; ///< results that the step has asked for

@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
+#include "support/Devices.h"
 #include "support/RankOptions.h"
 
 #include "moira/jit.h"
@@ -39,6 +40,7 @@ struct RunOptions {
   std::string variant; ///< empty: chosen by rows
   int threads = 0;
   int64_t memoryLimit = 0;
+  DeviceChoice device;
   JitOptions jit;
 };
 
