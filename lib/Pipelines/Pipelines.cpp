@@ -88,6 +88,12 @@ static bool isForDevice(const PipelineOptions &options) {
   return !options.device.arch.empty() && !options.oracle;
 }
 
+/// Whether kernels read weights as rows. Hidden blocks are packed, each for
+/// itself, since ranks exchange them.
+static bool hasRows(const PipelineOptions &options) {
+  return isForDevice(options) && options.hiddenBlocks <= 1;
+}
+
 static void addNumbers(OpPassManager &manager) {
   manager.addPass(createInlinerPass());
   addCleanup(manager);
@@ -191,9 +197,9 @@ static void buildKernels(OpPassManager &manager,
   addCleanup(manager);
   moe::AssignLayoutsPassOptions layouts;
   moe::CPUTileOptions tiles = getTileOptions(options);
-  layouts.panelWidth = isForDevice(options) ? 0 : tiles.tileColumns();
+  layouts.panelWidth = hasRows(options) ? 0 : tiles.tileColumns();
   layouts.lanes = tiles.lanes();
-  layouts.pairs = options.dotBF16;
+  layouts.pairs = options.dotBF16 && !isForDevice(options);
   layouts.packGradients = options.packGradients;
   manager.addPass(moe::createAssignLayoutsPass(layouts));
   addCleanup(manager);
@@ -380,7 +386,7 @@ void moira::buildPhase(OpPassManager &manager, Phase phase,
     return;
   moe::VerifyPhasePassOptions verify;
   verify.phase = stringifyPhase(phase).str();
-  verify.rowMajor = isForDevice(options);
+  verify.rowMajor = hasRows(options);
   manager.addPass(moe::createVerifyPhasePass(verify));
 }
 

@@ -88,6 +88,9 @@ public:
   virtual int architecture() const = 0;
   virtual int processors() const = 0;
   virtual int64_t maxShared() const = 0;
+  /// Whether the host may read and write memory of the device where it stands,
+  /// while nothing that uses it is queued.
+  virtual bool isHostAccessible() const { return false; }
 
   /// 256-byte aligned; `bytes` >= 0.
   virtual Result<void *> allocate(int64_t bytes) = 0;

@@ -115,7 +115,7 @@ struct Api {
   static void allGather(moira_ctx *ctx, const void *mine, int64_t bytes,
                         void *all) {
     guarded(ctx, false, [&](StepContext &step) {
-      if (step.checkNotInBody("all_gather"))
+      if (step.checkNotInBody("all_gather") && step.settle("all_gather"))
         step.waiting(-1, [&] {
           step.note("all_gather", step.link().allGather(mine, bytes, all));
         });
@@ -125,7 +125,9 @@ struct Api {
 
   static void gatherCounts(moira_ctx *ctx, int64_t layer, int64_t experts,
                            const int32_t *counts, int32_t *matrix) {
-    std::fill_n(matrix, std::max<int64_t>(experts, 0) * ctx->ranks, 0);
+    // Memory of a device may be in use until the step has waited for it.
+    if (!ctx->queues)
+      std::fill_n(matrix, std::max<int64_t>(experts, 0) * ctx->ranks, 0);
     guarded(ctx, false, [&](StepContext &step) {
       if (step.checkNotInBody("gather_counts"))
         step.gatherCounts(layer, experts, counts, matrix);
@@ -135,7 +137,8 @@ struct Api {
 
   static int64_t receiveSizes(moira_ctx *ctx, const moira_exchange *exchange,
                               int32_t *groups) {
-    std::fill_n(groups, std::max(exchange->placement.slots, 0), 0);
+    if (!ctx->queues)
+      std::fill_n(groups, std::max(exchange->placement.slots, 0), 0);
     return guarded<int64_t>(ctx, 0, [&](StepContext &step) -> int64_t {
       return step.checkNotInBody("receive_sizes")
                  ? step.receiveSizes(*exchange, groups)
@@ -152,7 +155,7 @@ struct Api {
   static int64_t exchange(moira_ctx *ctx, const moira_exchange *exchange) {
     return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
       const moira_plan *plan = step.planOf("exchange", exchange->layer);
-      if (!plan)
+      if (!plan || !step.settle("exchange"))
         return -1;
       return ticketOf(step, "exchange", step.link().exchange(*plan, *exchange));
     });
@@ -161,7 +164,7 @@ struct Api {
   static int64_t gatherWeights(moira_ctx *ctx, const moira_gather *gather) {
     return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
       const moira_plan *plan = step.planOf("gather_weights", gather->layer);
-      if (!plan)
+      if (!plan || !step.settle("gather_weights"))
         return -1;
       return ticketOf(step, "gather_weights",
                       step.link().gatherWeights(*plan, *gather));
@@ -171,7 +174,7 @@ struct Api {
   static int64_t allReduce(moira_ctx *ctx, const void *in, void *out,
                            int64_t count, int32_t dtype) {
     return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
-      if (!step.checkNotInBody("all_reduce"))
+      if (!step.checkNotInBody("all_reduce") || !step.settle("all_reduce"))
         return -1;
       return ticketOf(step, "all_reduce",
                       step.link().startAllReduce(in, out, count, dtype));
@@ -181,7 +184,7 @@ struct Api {
   static int64_t reduceWeights(moira_ctx *ctx, const moira_reduce *reduce) {
     return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
       const moira_plan *plan = step.planOf("reduce_weights", reduce->layer);
-      if (!plan)
+      if (!plan || !step.settle("reduce_weights"))
         return -1;
       return ticketOf(step, "reduce_weights",
                       step.link().reduceWeights(*plan, *reduce));

@@ -227,16 +227,45 @@ Status DeviceStep::read(void *to, const void *from, int64_t bytes) {
 }
 
 Status DeviceStep::write(void *to, const void *from, int64_t bytes) {
-  if (bytes < 0 || bytes > int64_t(sizeof(int64_t)))
+  if (bytes < 0)
     return Status(MOIRA_FAILED,
-                  concat("write: expected at most 8 bytes, got ", bytes));
+                  concat("write: expected 0 or more bytes, got ", bytes));
+  if (bytes > int64_t(sizeof(int64_t)))
+    return gpu->copyIn(to, from, bytes, queue);
   // The copy may be made much later.
   numbers.push_back(0);
   std::memcpy(&numbers.back(), from, bytes);
   return gpu->copyIn(to, &numbers.back(), bytes, queue);
 }
 
-Status DeviceStep::synchronize() { return gpu->synchronize(queue); }
+//===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+Status DeviceStep::settle(const char *function) {
+  if (!gpu->isHostAccessible())
+    return Status(MOIRA_UNAVAILABLE,
+                  concat(function, ": expected a device whose memory the host "
+                                   "can reach, got ",
+                         gpu->name()));
+  ++waitCount;
+  return gpu->synchronize(queue);
+}
+
+void DeviceStep::keepCounts(const int32_t *matrix, int64_t count) {
+  matrices[matrix].assign(matrix, matrix + count);
+}
+
+const int32_t *DeviceStep::findCounts(const int32_t *matrix) const {
+  auto found = matrices.find(matrix);
+  return found == matrices.end() ? nullptr : found->second.data();
+}
+
+Status DeviceStep::putCounts(int32_t *to, const std::vector<int32_t> &given) {
+  counts.push_back(given);
+  return gpu->copyIn(to, counts.back().data(),
+                     int64_t(given.size() * sizeof(int32_t)), queue);
+}
 
 //===----------------------------------------------------------------------===//
 // Memory around a step
@@ -282,6 +311,8 @@ Status DeviceStep::begin(const EntrySpec &entry,
   outputCount = 0;
   loads.clear();
   numbers.clear();
+  counts.clear();
+  matrices.clear();
   if (inputStorage.size() < entry.inputs.size())
     inputStorage.resize(entry.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {

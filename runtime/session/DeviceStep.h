@@ -16,6 +16,7 @@
 
 #include <deque>
 #include <memory>
+#include <unordered_map>
 #include <vector>
 
 namespace moira::runtime {
@@ -62,7 +63,18 @@ public:
   Status copy(void *to, const void *from, int64_t bytes);
   Status read(void *to, const void *from, int64_t bytes);
   Status write(void *to, const void *from, int64_t bytes);
-  Status synchronize();
+
+  //===--- Ranks ----------------------------------------------------------===//
+
+  /// Waits until nothing is queued, so that a transfer may use memory of the
+  /// device. MOIRA_UNAVAILABLE where the host cannot reach it.
+  Status settle(const char *function);
+  /// Keeps the counts that stand in `matrix` for the rest of the step.
+  void keepCounts(const int32_t *matrix, int64_t count);
+  /// What was kept of `matrix`; null where nothing was.
+  const int32_t *findCounts(const int32_t *matrix) const;
+  /// Queues a copy of counts to memory of the device.
+  Status putCounts(int32_t *to, const std::vector<int32_t> &counts);
 
   DeviceStep(const DeviceStep &) = delete;
   DeviceStep &operator=(const DeviceStep &) = delete;
@@ -103,6 +115,8 @@ private:
   size_t outputCount = 0;
   std::deque<Loads> loads; ///< does not move while copies are under way
   std::deque<int64_t> numbers;
+  std::deque<std::vector<int32_t>> counts; ///< on their way
+  std::unordered_map<const int32_t *, std::vector<int32_t>> matrices;
   int64_t launchCount = 0, waitCount = 0;
 };
 

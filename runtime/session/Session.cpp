@@ -307,9 +307,11 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
   program->step(entry, given.variant)(step.context(), buffers.data());
-  if (device)
+  if (device) {
     if (Status ended = device->end(step.recorder()); !ended.ok())
       step.fail(ended.code, ended.message);
+    step.recorder().device(device->launches(), device->waits());
+  }
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);

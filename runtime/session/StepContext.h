@@ -98,10 +98,15 @@ private:
     steps.leaveExchange(before);
   }
   const moira_plan *planOf(const char *function, int64_t layer);
+  /// Whether transfers may use the step's memory now: waits for the device.
+  bool settle(const char *function);
   void note(const char *function, const Status &status);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
                     int32_t *matrix);
   int64_t receiveSizes(const moira_exchange &exchange, int32_t *groups);
+  int64_t receiveSizesOnDevice(const moira_plan &plan,
+                               const moira_exchange &exchange,
+                               int32_t *groups);
   void mergeRows(const moira_exchange &exchange);
   bool checkWorker(int64_t worker);
   bool checkNotInBody(const char *function);

@@ -236,6 +236,26 @@ static SmallVector<Type> parameterTypes(ValueRange arguments) {
   return types;
 }
 
+/// One thread runs the iterations of a parallel loop inside another in turn.
+static void makeSequential(scf::ParallelOp loop) {
+  OpBuilder b(loop);
+  SmallVector<Value> indices;
+  for (unsigned d = 0; d < loop.getNumLoops(); ++d) {
+    auto one = scf::ForOp::create(b, loop.getLoc(), loop.getLowerBound()[d],
+                                  loop.getUpperBound()[d], loop.getStep()[d]);
+    indices.push_back(one.getInductionVar());
+    b.setInsertionPointToStart(one.getBody());
+  }
+  Block *body = b.getInsertionBlock();
+  Block *inner = loop.getBody();
+  inner->getTerminator()->erase();
+  for (auto [argument, index] :
+       llvm::zip(inner->getArguments(), indices))
+    argument.replaceAllUsesWith(index);
+  body->getOperations().splice(body->begin(), inner->getOperations());
+  loop.erase();
+}
+
 void Outliner::outlineParallel(scf::ParallelOp loop) {
   SmallVector<Value> bounds;
   for (ValueRange values :
@@ -300,6 +320,10 @@ void Outliner::outlineParallel(scf::ParallelOp loop) {
     for (Operation &inside : loop.getBody()->without_terminator())
       inner.clone(inside, mapping);
   }
+  SmallVector<scf::ParallelOp> nested;
+  own.walk([&](scf::ParallelOp parallel) { nested.push_back(parallel); });
+  for (scf::ParallelOp parallel : nested)
+    makeSequential(parallel);
   kernel.finish();
   launches.launchOn(b, loc, name, blocks, kLoopThreads, 0, arguments);
   loop.erase();
@@ -343,6 +367,24 @@ LogicalResult Outliner::outlineSerial() {
   return success();
 }
 
+/// Whether threads can run the iterations of `loop`.
+static LogicalResult checkParallel(scf::ParallelOp loop) {
+  WalkResult result = loop->walk([](Operation *op) {
+    if (auto inner = dyn_cast<scf::ParallelOp>(op)) {
+      if (inner.getNumResults() == 0)
+        return WalkResult::advance();
+      inner.emitOpError("expected a loop without reductions on a GPU, got one "
+                        "with");
+      return WalkResult::interrupt();
+    }
+    if (!isa<memref::AllocOp, func::CallOp>(op))
+      return WalkResult::advance();
+    op->emitOpError("expected no such op in a kernel, got one");
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 /// What the runtime answers may name memory of the device; a function of the
 /// host may not.
 static LogicalResult checkCall(func::CallOp call) {
@@ -369,15 +411,7 @@ private:
 LogicalResult OutlineKernels::outline(Block &block, Launches &launches) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto loop = dyn_cast<scf::ParallelOp>(op)) {
-      if (loop.getNumResults())
-        return op.emitOpError("expected a loop without reductions on a GPU, "
-                              "got one with");
-      if (loop.getBody()
-              ->walk([&](memref::AllocOp alloc) {
-                alloc.emitOpError("expected no allocation in a kernel");
-                return WalkResult::interrupt();
-              })
-              .wasInterrupted())
+      if (failed(checkParallel(loop)))
         return failure();
       Outliner(&op, launches).outlineParallel(loop);
       continue;
@@ -409,12 +443,29 @@ LogicalResult OutlineKernels::outline(Block &block, Launches &launches) {
   return success();
 }
 
+/// Constants are memory of the host: steps work on a copy.
+static void copyConstants(func::FuncOp function) {
+  SmallVector<memref::GetGlobalOp> constants;
+  function.walk([&](memref::GetGlobalOp op) { constants.push_back(op); });
+  for (memref::GetGlobalOp constant : constants) {
+    OpBuilder b(constant);
+    b.setInsertionPointAfter(constant);
+    auto type = constant.getType();
+    Value copy = memref::AllocOp::create(
+        b, constant.getLoc(),
+        MemRefType::get(type.getShape(), type.getElementType()));
+    constant.replaceAllUsesWith(copy);
+    memref::CopyOp::create(b, constant.getLoc(), constant, copy);
+  }
+}
+
 void OutlineKernels::runOnOperation() {
   Launches launches(getOperation());
   for (auto function :
        llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
     if (!isOfDevice(function))
       continue;
+    copyConstants(function);
     for (Block &block : function.getBody())
       if (failed(outline(block, launches)))
         return signalPassFailure();

@@ -159,7 +159,9 @@ void DeviceLowering::lower(memref::CopyOp op) {
   for (int64_t d = 0; d < type.getRank(); ++d)
     if (type.isDynamicDim(d))
       bytes = LLVM::MulOp::create(b, bytes, size(op.getSource(), d));
-  abi.callDevice(offsetof(moira_device, copy),
+  bool isConstant = op.getSource().getDefiningOp<memref::GetGlobalOp>();
+  abi.callDevice(isConstant ? offsetof(moira_device, write)
+                            : offsetof(moira_device, copy),
                  {AbiBuilder::dataPointer(b, converter, op.getTarget()),
                   AbiBuilder::dataPointer(b, converter, op.getSource()),
                   bytes});

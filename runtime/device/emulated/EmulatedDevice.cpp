@@ -77,6 +77,7 @@ public:
   int architecture() const override { return options.architecture; }
   int processors() const override { return 4; }
   int64_t maxShared() const override { return emulator::maxSharedBytes; }
+  bool isHostAccessible() const override { return true; }
 
   Result<void *> allocate(int64_t bytes) override;
   Status release(void *memory) override;

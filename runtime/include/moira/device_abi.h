@@ -53,7 +53,8 @@ typedef struct moira_device {
   /* Copies to memory of the host, and waits until that has ended. Zeros on
    * failure. */
   void (*read)(moira_ctx *ctx, void *to, const void *from, int64_t bytes);
-  /* Queues a copy of `bytes`, at most 8, of the host into the device. */
+  /* Queues a copy from memory of the host. Up to 8 bytes are read at once, more
+   * stay as they are until the step has ended. */
   void (*write)(moira_ctx *ctx, void *to, const void *from, int64_t bytes);
 } moira_device;
 
