@@ -165,6 +165,6 @@ HostCompiler::compile(mlir::ModuleOp module) const {
       machine->emit(**translated, HostTarget::Output::Object);
   if (!object)
     return object.takeError();
-  return CompiledObject{llvm::cantFail(getManifest(module)),
-                        std::move(*object), getGPUCode(module)};
+  return CompiledObject{llvm::cantFail(getManifest(module)), std::move(*object),
+                        getGPUCode(module)};
 }

@@ -57,11 +57,10 @@ private:
 
 struct EraseKernels : public moe::impl::EraseKernelsPassBase<EraseKernels> {
   void runOnOperation() override {
-    for (auto image : llvm::make_early_inc_range(
-             getOperation().getOps<gpu::GPUModuleOp>()))
+    for (auto image :
+         llvm::make_early_inc_range(getOperation().getOps<gpu::GPUModuleOp>()))
       image.erase();
-    getOperation()->removeAttr(
-        gpu::GPUDialect::getContainerModuleAttrName());
+    getOperation()->removeAttr(gpu::GPUDialect::getContainerModuleAttrName());
   }
 };
 } // namespace

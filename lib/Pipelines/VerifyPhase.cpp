@@ -182,7 +182,7 @@ struct VerifyPhase : public moe::impl::VerifyPhasePassBase<VerifyPhase> {
     }
     WalkResult result = getOperation()->walk([&](Operation *op) {
       return failed(verify(*end, op, rowMajor)) ? WalkResult::interrupt()
-                                      : WalkResult::advance();
+                                                : WalkResult::advance();
     });
     if (result.wasInterrupted())
       signalPassFailure();

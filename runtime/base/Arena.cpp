@@ -55,7 +55,8 @@ Status Arena::grow(int64_t bytes) {
         Storage::allocate(account, MemoryKind::Workspace, wanted, source);
     // Close to the limit there may be room for the request alone.
     if (!storage.ok() && wanted > bytes)
-      storage = Storage::allocate(account, MemoryKind::Workspace, bytes, source);
+      storage =
+          Storage::allocate(account, MemoryKind::Workspace, bytes, source);
     if (!storage.ok())
       return storage.status();
     chunks.push_back({std::move(*storage), 0, 0});

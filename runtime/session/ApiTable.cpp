@@ -96,7 +96,7 @@ struct Api {
         step.note("loads",
                   step.device()->noteLoads(layer, experts, counts, sizes));
       else if (step.checkNotInBody("loads") &&
-          !step.steps.loads(layer, experts, counts, sizes))
+               !step.steps.loads(layer, experts, counts, sizes))
         step.fail(MOIRA_FAILED,
                   concat("loads: expected a layer of the entry, with as many "
                          "experts each time, got layer ",

@@ -245,8 +245,9 @@ Status DeviceStep::write(void *to, const void *from, int64_t bytes) {
 Status DeviceStep::settle(const char *function) {
   if (!gpu->isHostAccessible())
     return Status(MOIRA_UNAVAILABLE,
-                  concat(function, ": expected a device whose memory the host "
-                                   "can reach, got ",
+                  concat(function,
+                         ": expected a device whose memory the host "
+                         "can reach, got ",
                          gpu->name()));
   ++waitCount;
   return gpu->synchronize(queue);

@@ -14,9 +14,9 @@ static CodeRange readRange(const Reader &json, const char *key) {
   if (!json.has(key))
     return range;
   std::vector<Reader> items = json.at(key).items();
-  json.at(key).require(items.size() == 2,
-                       concat("expected offset and bytes, got ", items.size(),
-                              " numbers"));
+  json.at(key).require(
+      items.size() == 2,
+      concat("expected offset and bytes, got ", items.size(), " numbers"));
   if (items.size() == 2)
     range = {items[0].integer(0), items[1].integer(0)};
   return range;
@@ -36,9 +36,9 @@ static KernelSpec readKernel(const Reader &json, size_t images) {
   KernelSpec kernel;
   kernel.name = json.at("name").word();
   kernel.image = json.at("image").small(0);
-  json.at("image").require(size_t(kernel.image) < images,
-                           concat("expected one of ", images,
-                                  " images, got ", kernel.image));
+  json.at("image").require(
+      size_t(kernel.image) < images,
+      concat("expected one of ", images, " images, got ", kernel.image));
   kernel.threads = json.at("threads").small(1);
   json.at("threads").require(
       kernel.threads <= 1024,
@@ -52,9 +52,9 @@ static KernelSpec readKernel(const Reader &json, size_t images) {
 DeviceSpec runtime::readDevice(const Reader &json) {
   DeviceSpec device;
   int64_t abi = json.at("abi").integer(0);
-  json.at("abi").require(abi == int64_t(MOIRA_DEVICE_ABI_VERSION),
-                         concat("expected version ", MOIRA_DEVICE_ABI_VERSION,
-                                ", got ", abi));
+  json.at("abi").require(
+      abi == int64_t(MOIRA_DEVICE_ABI_VERSION),
+      concat("expected version ", MOIRA_DEVICE_ABI_VERSION, ", got ", abi));
   device.abi = MOIRA_DEVICE_ABI_VERSION;
   for (const Reader &item : json.at("images").items())
     device.images.push_back(readImage(item));

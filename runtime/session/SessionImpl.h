@@ -111,7 +111,7 @@ struct Session::Impl {
   std::shared_ptr<MemoryAccount> account;
   Pool pool;
   std::shared_ptr<Communicator> communicator; ///< null for one rank
-  std::unique_ptr<DeviceStep> device; ///< null: the processor
+  std::unique_ptr<DeviceStep> device;         ///< null: the processor
   StepContext step;
   ParameterTable parameters;
   RingSink ring;

@@ -105,8 +105,7 @@ private:
                     int32_t *matrix);
   int64_t receiveSizes(const moira_exchange &exchange, int32_t *groups);
   int64_t receiveSizesOnDevice(const moira_plan &plan,
-                               const moira_exchange &exchange,
-                               int32_t *groups);
+                               const moira_exchange &exchange, int32_t *groups);
   void mergeRows(const moira_exchange &exchange);
   bool checkWorker(int64_t worker);
   bool checkNotInBody(const char *function);

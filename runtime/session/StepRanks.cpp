@@ -164,12 +164,11 @@ void StepContext::mergeRows(const moira_exchange &exchange) {
                 moves.status().within("merge_rows").message);
   if (gpu) {
     for (const Communicator::RowMove &move : **moves)
-      note("merge_rows",
-           gpu->copy(static_cast<char *>(exchange.home) +
-                         move.to * exchange.row_bytes,
-                     static_cast<const char *>(exchange.away) +
-                         move.from * exchange.row_bytes,
-                     move.rows * exchange.row_bytes));
+      note("merge_rows", gpu->copy(static_cast<char *>(exchange.home) +
+                                       move.to * exchange.row_bytes,
+                                   static_cast<const char *>(exchange.away) +
+                                       move.from * exchange.row_bytes,
+                                   move.rows * exchange.row_bytes));
     return;
   }
   RowCopies copies{**moves, exchange};

@@ -25,9 +25,8 @@ llvm::Expected<std::string> tools::readArch(llvm::StringRef option,
                                             llvm::StringRef text) {
   if (text == "sm_80" || text == "sm_90a")
     return text.str();
-  return llvm::createStringError("--" + option +
-                                 ": expected sm_80 or sm_90a, got '" + text +
-                                 "'");
+  return llvm::createStringError(
+      "--" + option + ": expected sm_80 or sm_90a, got '" + text + "'");
 }
 
 llvm::Expected<DeviceChoice> tools::readDevice(const DeviceCommandLine &line) {

@@ -179,8 +179,7 @@ LogicalResult Converter::convertAssign(AssignOp assign) {
 void Converter::reportLoads(int64_t layer, Value counts, Value sizes) {
   static constexpr StringLiteral name = "moira_abi_loads";
   auto module = op->getParentOfType<ModuleOp>();
-  auto loads =
-      MemRefType::get({ShapedType::kDynamic}, b.getI32Type());
+  auto loads = MemRefType::get({ShapedType::kDynamic}, b.getI32Type());
   if (!module.lookupSymbol(name)) {
     OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
     auto declaration = func::FuncOp::create(

@@ -128,8 +128,7 @@ void Outliner::addCapture(Value value) {
   } else if (type.isIndex()) {
     arguments.push_back(toI64(value));
   } else if (type.isInteger(1)) {
-    arguments.push_back(
-        arith::ExtUIOp::create(b, loc, b.getI32Type(), value));
+    arguments.push_back(arith::ExtUIOp::create(b, loc, b.getI32Type(), value));
   } else if (type.isBF16() || type.isF16()) {
     arguments.push_back(
         arith::BitcastOp::create(b, loc, b.getI16Type(), value));
@@ -198,8 +197,7 @@ Value Outliner::rebuild(KernelBuilder &kernel, MemRefType type,
     descriptor.setSize(inner, loc, d, sizes[d]);
     descriptor.setStride(inner, loc, d, steps[d]);
   }
-  return UnrealizedConversionCastOp::create(inner, loc, type,
-                                            Value(descriptor))
+  return UnrealizedConversionCastOp::create(inner, loc, type, Value(descriptor))
       .getResult(0);
 }
 
@@ -249,8 +247,7 @@ static void makeSequential(scf::ParallelOp loop) {
   Block *body = b.getInsertionBlock();
   Block *inner = loop.getBody();
   inner->getTerminator()->erase();
-  for (auto [argument, index] :
-       llvm::zip(inner->getArguments(), indices))
+  for (auto [argument, index] : llvm::zip(inner->getArguments(), indices))
     argument.replaceAllUsesWith(index);
   body->getOperations().splice(body->begin(), inner->getOperations());
   loop.erase();
@@ -269,15 +266,13 @@ void Outliner::outlineParallel(scf::ParallelOp loop) {
     Value span = arith::SubIOp::create(b, loc, loop.getUpperBound()[d],
                                        loop.getLowerBound()[d]);
     span = arith::MaxSIOp::create(b, loc, span, index(0));
-    Value trips =
-        arith::CeilDivSIOp::create(b, loc, span, loop.getStep()[d]);
+    Value trips = arith::CeilDivSIOp::create(b, loc, span, loop.getStep()[d]);
     total = arith::MulIOp::create(b, loc, total, trips);
   }
   addCapture(total);
   Value blocks = nv::ProcessorsOp::create(b, loc, b.getIndexType());
   blocks = arith::MulIOp::create(b, loc, blocks, index(kLoopBlocksPerUnit));
-  Value needed =
-      arith::CeilDivSIOp::create(b, loc, total, index(kLoopThreads));
+  Value needed = arith::CeilDivSIOp::create(b, loc, total, index(kLoopThreads));
   blocks = arith::MinSIOp::create(b, loc, blocks, needed);
   blocks = arith::MaxSIOp::create(b, loc, blocks, index(1));
 
@@ -336,8 +331,8 @@ LogicalResult Outliner::outlineSerial() {
     if (!result.getType().isIntOrIndexOrFloat())
       return op->emitOpError("expected numbers as results on a GPU, got ")
              << result.getType();
-    Value place = memref::AllocOp::create(
-        b, loc, MemRefType::get({1}, result.getType()));
+    Value place =
+        memref::AllocOp::create(b, loc, MemRefType::get({1}, result.getType()));
     places.push_back(place);
     addCapture(place);
   }
@@ -461,8 +456,7 @@ static void copyConstants(func::FuncOp function) {
 
 void OutlineKernels::runOnOperation() {
   Launches launches(getOperation());
-  for (auto function :
-       llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
+  for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
     if (!isOfDevice(function))
       continue;
     copyConstants(function);

@@ -236,8 +236,8 @@ Value AbiBuilder::dataPointer(ImplicitLocOpBuilder &b,
       .bufferPtr(b, b.getLoc(), converter, cast<MemRefType>(memref.getType()));
 }
 
-Value AbiBuilder::entryAlloca(ImplicitLocOpBuilder &b, Type type,
-                              int64_t count, int64_t alignment) {
+Value AbiBuilder::entryAlloca(ImplicitLocOpBuilder &b, Type type, int64_t count,
+                              int64_t alignment) {
   OpBuilder::InsertionGuard guard(b);
   auto function = b.getInsertionBlock()->getParentOp();
   if (!isa<func::FuncOp>(function))

@@ -41,8 +41,8 @@ private:
   Value elementPointer(Value memref, ValueRange indices);
   /// The size of a dim, as i64.
   Value size(Value memref, int64_t dim) {
-    return AbiBuilder::toI64(
-        b, memref::DimOp::create(b, memref, dim).getResult());
+    return AbiBuilder::toI64(b,
+                             memref::DimOp::create(b, memref, dim).getResult());
   }
 
   func::FuncOp step;
@@ -55,8 +55,8 @@ private:
 } // namespace
 
 void DeviceLowering::lower(nv::ProcessorsOp op) {
-  Value count = abi.deviceField(offsetof(moira_device, processors),
-                                b.getI32Type());
+  Value count =
+      abi.deviceField(offsetof(moira_device, processors), b.getI32Type());
   op.replaceAllUsesWith(
       arith::IndexCastOp::create(b, b.getIndexType(), count).getResult());
 }
@@ -64,8 +64,8 @@ void DeviceLowering::lower(nv::ProcessorsOp op) {
 void DeviceLowering::lower(nv::TensorMapOp op) {
   auto type = cast<MemRefType>(op.getSource().getType());
   int64_t rank = type.getRank();
-  Value box = AbiBuilder::entryAlloca(b, b.getI64Type(),
-                                      sizeof(moira_tensor_box) / 8);
+  Value box =
+      AbiBuilder::entryAlloca(b, b.getI64Type(), sizeof(moira_tensor_box) / 8);
   auto put = [&](size_t offset, Value value) {
     AbiBuilder::storeField(b, box, static_cast<int64_t>(offset), value);
   };
@@ -96,8 +96,8 @@ LogicalResult DeviceLowering::lower(nv::LaunchOp op) {
     return op.emitOpError("expected a kernel of the module, got ")
            << op.getKernel();
   OperandRange given = op.getArguments();
-  Value arguments = AbiBuilder::entryAlloca(
-      b, pointer(), std::max<size_t>(1, given.size()));
+  Value arguments =
+      AbiBuilder::entryAlloca(b, pointer(), std::max<size_t>(1, given.size()));
   for (auto [i, argument] : llvm::enumerate(given)) {
     Value place = maps.lookup(argument);
     if (!place) {
@@ -117,9 +117,9 @@ LogicalResult DeviceLowering::lower(nv::LaunchOp op) {
 
 Value DeviceLowering::elementPointer(Value memref, ValueRange indices) {
   auto type = cast<MemRefType>(memref.getType());
-  Value descriptor = UnrealizedConversionCastOp::create(
-                         b, converter.convertType(type), memref)
-                         .getResult(0);
+  Value descriptor =
+      UnrealizedConversionCastOp::create(b, converter.convertType(type), memref)
+          .getResult(0);
   SmallVector<Value> wide;
   for (Value index : indices)
     wide.push_back(AbiBuilder::toI64(b, index));
@@ -131,10 +131,9 @@ void DeviceLowering::lower(memref::LoadOp op) {
   // One byte for i1, as everywhere.
   Type type = converter.convertType(op.getType());
   Value place = AbiBuilder::entryAlloca(b, type, 1);
-  abi.callDevice(
-      offsetof(moira_device, read),
-      {place, elementPointer(op.getMemRef(), op.getIndices()),
-       AbiBuilder::i64(b, getElementBytes(op.getType()))});
+  abi.callDevice(offsetof(moira_device, read),
+                 {place, elementPointer(op.getMemRef(), op.getIndices()),
+                  AbiBuilder::i64(b, getElementBytes(op.getType()))});
   Value value = LLVM::LoadOp::create(b, type, place);
   if (value.getType() != op.getType())
     value = arith::IndexCastOp::create(b, op.getType(), value);
@@ -160,11 +159,10 @@ void DeviceLowering::lower(memref::CopyOp op) {
     if (type.isDynamicDim(d))
       bytes = LLVM::MulOp::create(b, bytes, size(op.getSource(), d));
   bool isConstant = op.getSource().getDefiningOp<memref::GetGlobalOp>();
-  abi.callDevice(isConstant ? offsetof(moira_device, write)
-                            : offsetof(moira_device, copy),
-                 {AbiBuilder::dataPointer(b, converter, op.getTarget()),
-                  AbiBuilder::dataPointer(b, converter, op.getSource()),
-                  bytes});
+  abi.callDevice(
+      isConstant ? offsetof(moira_device, write) : offsetof(moira_device, copy),
+      {AbiBuilder::dataPointer(b, converter, op.getTarget()),
+       AbiBuilder::dataPointer(b, converter, op.getSource()), bytes});
 }
 
 LogicalResult DeviceLowering::run() {
@@ -179,9 +177,8 @@ LogicalResult DeviceLowering::run() {
     b.setLoc(op->getLoc());
     LogicalResult result =
         llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case<nv::LaunchOp>([&](nv::LaunchOp launch) {
-              return lower(launch);
-            })
+            .Case<nv::LaunchOp>(
+                [&](nv::LaunchOp launch) { return lower(launch); })
             .Case<nv::ProcessorsOp, nv::TensorMapOp, memref::LoadOp,
                   memref::StoreOp, memref::CopyOp>([&](auto known) {
               lower(known);

@@ -40,8 +40,8 @@ public:
   /// `kernels`: of a step whose memory is a device's; null: the host's.
   explicit FunctionLowering(func::FuncOp function,
                             const KernelTable *kernels = nullptr)
-      : function(function), kernels(kernels),
-        converter(function.getContext()) {}
+      : function(function), kernels(kernels), converter(function.getContext()) {
+  }
 
   LogicalResult lowerStep(ArrayRef<int64_t> parameterIndex);
   LogicalResult lowerPack();

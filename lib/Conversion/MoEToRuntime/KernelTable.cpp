@@ -50,8 +50,7 @@ int64_t KernelTable::find(SymbolRefAttr kernel) const {
 static json::Array parametersOf(LLVM::LLVMFuncOp kernel) {
   DataLayout layout = DataLayout::closest(kernel);
   json::Array bytes;
-  for (auto [i, type] :
-       llvm::enumerate(kernel.getFunctionType().getParams())) {
+  for (auto [i, type] : llvm::enumerate(kernel.getFunctionType().getParams())) {
     auto byValue = dyn_cast_or_null<TypeAttr>(
         kernel.getArgAttr(i, LLVM::LLVMDialect::getByValAttrName()));
     Type given = byValue ? byValue.getValue() : type;
@@ -90,12 +89,12 @@ json::Object KernelTable::describe() {
           (StringRef(MOIRA_EMU_MODULE_PREFIX) + image.getName()).str();
     for (auto function : image.getOps<LLVM::LLVMFuncOp>())
       if (isKernel(function))
-        kernels.push_back(json::Object{
-            {"name", function.getSymName()},
-            {"image", int64_t(images.size())},
-            {"threads", threadsOf(function)},
-            {"shared", shared.lookup(nameOf(image, function))},
-            {"parameters", parametersOf(function)}});
+        kernels.push_back(
+            json::Object{{"name", function.getSymName()},
+                         {"image", int64_t(images.size())},
+                         {"threads", threadsOf(function)},
+                         {"shared", shared.lookup(nameOf(image, function))},
+                         {"parameters", parametersOf(function)}});
     images.push_back(std::move(object));
   }
   if (!code.empty())

@@ -81,16 +81,17 @@ static SmallVector<std::pair<OpOperand *, Type>> findKept(ModuleOp module) {
 namespace {
 struct LowerBF16 : public moe::impl::LowerBF16PassBase<LowerBF16> {
   void runOnOperation() override {
-    WalkResult result = getOperation().walk<WalkOrder::PreOrder>([](Operation *op) {
-      if (isa<gpu::GPUModuleOp>(op))
-        return WalkResult::skip();
-      bool touches = llvm::any_of(op->getOperandTypes(), isBF16) ||
-                     llvm::any_of(op->getResultTypes(), isBF16);
-      if (!touches || !computes(op))
-        return WalkResult::advance();
-      op->emitOpError("expected no arithmetic on bf16 in this phase");
-      return WalkResult::interrupt();
-    });
+    WalkResult result =
+        getOperation().walk<WalkOrder::PreOrder>([](Operation *op) {
+          if (isa<gpu::GPUModuleOp>(op))
+            return WalkResult::skip();
+          bool touches = llvm::any_of(op->getOperandTypes(), isBF16) ||
+                         llvm::any_of(op->getResultTypes(), isBF16);
+          if (!touches || !computes(op))
+            return WalkResult::advance();
+          op->emitOpError("expected no arithmetic on bf16 in this phase");
+          return WalkResult::interrupt();
+        });
     if (result.wasInterrupted())
       return signalPassFailure();
     SmallVector<std::pair<OpOperand *, Type>> kept = findKept(getOperation());
