@@ -134,3 +134,29 @@ func.func @pack(%x: memref<4xf32>) attributes {moe.kind = "pack"} {
   }
   return
 }
+
+// -----
+
+// Tickets are the host's, and need no kernel.
+
+// CHECK-LABEL: func.func @tickets
+// CHECK: memref.alloc(%{{.*}}) {moira_nv.on_host} : memref<?xindex>
+// CHECK-NOT: moira_nv.launch
+// CHECK: return
+func.func @tickets(%n: index, %x: memref<?x4xf32>, %y: memref<?x4xf32>,
+                   %counts: memref<2x4xi32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %tickets = memref.alloc(%n) : memref<?xindex>
+  scf.for %i = %c0 to %n step %c1 {
+    %ticket = moe.start_exchange to_experts %x, %y, %counts chunk(%i of %n)
+        at <ranks = 2, experts = 4, slots = 2> equal {layer = 0 : i64}
+        : memref<?x4xf32>, memref<?x4xf32>, memref<2x4xi32>
+    memref.store %ticket, %tickets[%i] : memref<?xindex>
+  }
+  scf.for %i = %c0 to %n step %c1 {
+    %ticket = memref.load %tickets[%i] : memref<?xindex>
+    moe.wait %ticket
+  }
+  return
+}
