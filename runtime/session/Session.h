@@ -35,13 +35,17 @@ struct SessionOptions {
   std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
 };
 
-/// The run-time integers that apply to every layer from the next step on.
+/// The run-time integers of a layer.
 struct PlanOptions {
   int32_t degree = 1;   ///< pipeline chunks
   int32_t exchange = 0; ///< 0 linear, 1 hierarchical
-  /// Which unit of weights stands where, [ranks, slots]; empty: identity. Each
-  /// layer checks that it fits its experts.
+  /// Which unit of weights stands where, [ranks, slots]; it lasts until another
+  /// is set. Empty: units in their order, as many on each rank, spare slots
+  /// free (LayerShape::evenTable).
   std::vector<int32_t> slotTable{};
+  /// Experts, each once, that all ranks hold in the next steps: their weights
+  /// are sent into slots that the table leaves free (docs/placement.md).
+  std::vector<int32_t> shadows{};
 };
 
 /// A result of a step. Before the call, `data` says where it goes: null, and
@@ -96,9 +100,12 @@ public:
   /// Makes an entry use this variant from the next step on; an empty name
   /// goes back to the choice by rows.
   Status setVariant(const std::string &entry, const std::string &variant);
-  /// Parameters in slots whose unit changes with the slot table are no longer
-  /// bound; nothing else about a plan touches parameters.
+  /// What all layers run with from the next step on. Parameters in slots whose
+  /// unit changes with the slot table are no longer bound; nothing else about a
+  /// plan touches parameters. All ranks set the same.
   Status setPlan(const PlanOptions &plan);
+  /// The same for one layer, by its index in the manifest.
+  Status setPlan(int64_t layer, const PlanOptions &plan);
 
   /// Runs one step. `results` may be empty (all allocated) or have one
   /// element per result. On failure no result is allocated, the content of
