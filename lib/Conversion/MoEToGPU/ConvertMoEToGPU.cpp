@@ -231,8 +231,8 @@ void ConvertMoEToGPU::runOnOperation() {
   }
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
-    if (isa<GroupedMatmulOp, GateOp, CountOp, AssignOp, DispatchOp, CombineOp,
-            SourcesOp>(op))
+    if (isa<GroupedMatmulOp, GateOp, NoiseOp, CountOp, AssignOp, DispatchOp,
+            CombineOp, SourcesOp>(op))
       ops.push_back(op);
   });
   Launches launches(module);
