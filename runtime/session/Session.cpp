@@ -281,6 +281,7 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   step.setRecord(describeRank(entry, inputs));
   step.setPool(given.pool, given.pooledFrom);
   step.begin(&spec, &results);
+  step.charges().begin(stepCount, given.forwardStep);
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
   program->step(entry, given.variant)(step.context(), buffers.data());
