@@ -84,6 +84,8 @@ struct Api {
                   concat("enter: expected a layer and part of the entry, got "
                          "layer ",
                          layer, " part ", part));
+      if (!step.hasFailed())
+        step.computed.enter(layer, part);
       return true;
     });
   }
@@ -97,6 +99,8 @@ struct Api {
                   concat("loads: expected a layer of the entry, with as many "
                          "experts each time, got layer ",
                          layer, " with ", experts));
+      if (!step.hasFailed())
+        step.computed.routed(layer, experts, sizes);
       return true;
     });
   }
@@ -150,6 +154,7 @@ struct Api {
       const moira_plan *plan = step.planOf("exchange", exchange->layer);
       if (!plan)
         return -1;
+      step.chargeProduct(*plan, *exchange);
       return ticketOf(step, "exchange", step.link().exchange(*plan, *exchange));
     });
   }
@@ -179,6 +184,8 @@ struct Api {
       const moira_plan *plan = step.planOf("reduce_weights", reduce->layer);
       if (!plan)
         return -1;
+      if (reduce->placement.copies == 0)
+        step.computed.reduce(reduce->layer);
       return ticketOf(step, "reduce_weights",
                       step.link().reduceWeights(*plan, *reduce));
     });

@@ -10,6 +10,7 @@
 #include "support/CommandLine.h"
 
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 #include <atomic>
@@ -89,6 +90,21 @@ makeNetwork(const Launch &launch, const RankOptions &options, int ranks) {
   return std::make_shared<VirtualNetwork>(std::move(*topology));
 }
 
+/// What compute takes on the virtual clock; null: CPU time.
+static llvm::Expected<std::shared_ptr<const Calibration>>
+readCalibration(const std::string &path) {
+  if (path.empty())
+    return nullptr;
+  auto text = llvm::MemoryBuffer::getFile(path);
+  if (!text)
+    return llvm::createStringError(path + ": " + text.getError().message());
+  Result<Calibration> parsed =
+      Calibration::parse((*text)->getBuffer().str(), path);
+  if (!parsed.ok())
+    return toError(parsed.status());
+  return std::make_shared<const Calibration>(std::move(*parsed));
+}
+
 llvm::Expected<std::unique_ptr<Grid>>
 Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   std::unique_ptr<Grid> grid(new Grid());
@@ -105,12 +121,17 @@ Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   settings.timeoutSeconds = options.timeoutSeconds;
   settings.ranksPerNode = options.ranksPerNode;
   std::shared_ptr<VirtualNetwork> network;
+  std::shared_ptr<const Calibration> calibration;
   if (options.virtualClock) {
     auto made = makeNetwork(launch, options, ranks);
     if (!made)
       return made.takeError();
     network = std::move(*made);
     grid->virtualClock = true;
+    auto costs = readCalibration(options.clockCalibration);
+    if (!costs)
+      return costs.takeError();
+    calibration = std::move(*costs);
     if (settings.ranksPerNode == 0 && !options.topology.empty())
       settings.ranksPerNode = network->description().ranksPerNode();
   }
@@ -120,7 +141,9 @@ Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   for (std::unique_ptr<Transport> &end : *ends) {
     grid->own.push_back(end->rank());
     if (network)
-      settings.clock = std::make_shared<VirtualClock>(network, /*factor=*/1);
+      settings.clock =
+          calibration ? std::make_shared<VirtualClock>(network, calibration)
+                      : std::make_shared<VirtualClock>(network, /*factor=*/1);
     if (!options.trace.empty()) {
       settings.trace = std::make_shared<TraceRecorder>(end->rank());
       grid->traces.push_back(settings.trace);
