@@ -20,8 +20,10 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
       parameters(*program, pool, account, options.progress),
       ring(options.statisticsSteps), forcedVariant(manifest.entries.size(), -1),
       layerPlans(manifest, communicator ? communicator->ranks() : 1),
+      shadows(layerPlans, parameters),
       residualPool(std::make_shared<ResidualPool>(account)) {
   step.setCommunicator(communicator);
+  step.setShadows(&shadows);
   const std::string &text = program->manifestText();
   programHash = hashBytes(text.data(), text.size());
 }
@@ -251,7 +253,16 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   step.begin(&spec, &results);
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
-  program->step(entry, given.variant)(step.context(), buffers.data());
+  Status ready = shadows.begin(spec, given, plans, communicator.get());
+  // Later layers' shadows follow where those layers begin: in the queue they
+  // would stand before the transfers of this one.
+  if (ready.ok() && !layers.empty())
+    ready = shadows.start(layers.front());
+  if (ready.ok())
+    program->step(entry, given.variant)(step.context(), buffers.data());
+  else
+    step.fail(ready.code, ready.message);
+  shadows.end();
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);

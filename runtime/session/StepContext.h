@@ -24,6 +24,7 @@
 namespace moira::runtime {
 
 class ResidualPool;
+class Shadows;
 
 /// A context and its workers' arenas. Used again for every step. Generated
 /// code calls `alloc`, `mark`, `release`, `fail` from any worker, the rest
@@ -48,6 +49,9 @@ public:
   /// What this rank says of itself in each layer of the next step; `plan` and
   /// `layer` are filled in there.
   void setRecord(const RankRecord &mine) { record = mine; }
+
+  /// What brings shadows to the layers of the next steps; null: nobody.
+  void setShadows(Shadows *given) { shadows = given; }
 
   /// Where results from index `from` on come from in the next step; null: all
   /// are allocated.
@@ -91,6 +95,8 @@ private:
     steps.leaveExchange(before);
   }
   const moira_plan *planOf(const char *function, int64_t layer);
+  /// Queues what a layer needs before any transfer of its own.
+  void prepareLayer(int64_t layer);
   void note(const char *function, const Status &status);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
                     int32_t *matrix);
@@ -106,6 +112,7 @@ private:
   std::shared_ptr<Communicator> communicator;
   std::unique_ptr<Communicator> alone; ///< made when first needed
   RankRecord record;
+  Shadows *shadows = nullptr;
   StepRecorder steps;
   const EntrySpec *entry = nullptr;
   std::vector<ResultTensor> *results = nullptr;

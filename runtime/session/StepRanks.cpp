@@ -4,6 +4,7 @@
 // The part of a step that knows of other ranks.
 
 #include "collective/VirtualClock.h"
+#include "session/Shadows.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
@@ -35,10 +36,16 @@ void StepContext::note(const char *function, const Status &status) {
          communicator ? status.message : status.within(function).message);
 }
 
+void StepContext::prepareLayer(int64_t layer) {
+  if (shadows && layer >= 0 && !hasFailed())
+    note("shadows", shadows->start(layer));
+}
+
 /// The plan of a layer, outside of loop bodies only; null on failure.
 const moira_plan *StepContext::planOf(const char *function, int64_t layer) {
   if (!checkNotInBody(function))
     return nullptr;
+  prepareLayer(layer);
   if (!entry || entry->layers.empty())
     return ctx.plan;
   for (size_t i = 0; i < entry->layers.size(); ++i)
