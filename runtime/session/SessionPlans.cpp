@@ -49,7 +49,7 @@ Status Session::Impl::setPlan(std::optional<int64_t> layer,
   if (!next->hasTablesOf(layerPlans))
     shadows.forget();
   layerPlans = std::move(*next);
-  return Status();
+  return moveAdaptations();
 }
 
 Status Session::setPlan(const PlanOptions &plan) {
