@@ -141,7 +141,7 @@ llvm::Error Run::plan() {
   if (!table)
     return table.takeError();
   plan.slotTable = std::move(*table);
-  return sessions->setPlan(plan);
+  return sessions->setPlan(plan, options.grid.shadows);
 }
 
 /// Refuses what cannot fit, before weights are read and inputs made.
