@@ -8,6 +8,7 @@
 
 #include "base/Pool.h"
 #include "session/Residuals.h"
+#include "session/StepPlan.h"
 #include "support/CommandLine.h"
 
 #include <algorithm>
@@ -73,10 +74,13 @@ llvm::Error RankSessions::setVariant(const std::string &entry,
   return llvm::Error::success();
 }
 
-llvm::Error RankSessions::setPlan(const PlanOptions &plan) {
-  slotTable = plan.slotTable;
+llvm::Error RankSessions::setPlan(const PlanOptions &newPlan,
+                                  const ShadowChoice &choice) {
+  plan = newPlan;
+  shadows = choice;
   for (auto &session : sessions)
-    if (Status status = session->setPlan(plan); !status.ok())
+    if (Status status = setShadows(*session, plan, shadows, nullptr);
+        !status.ok())
       return toError(status);
   return llvm::Error::success();
 }
@@ -164,6 +168,9 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
       double passed =
           std::chrono::duration<double>(steady_clock::now() - started).count();
       std::vector<StepRow> rows = session.statistics();
+      if (shadows.hottest > 0)
+        MOIRA_RETURN_IF_ERROR(
+            setShadows(session, plan, shadows, &rows.front()));
       double counted = 0;
       for (const StepRow &row : rows)
         counted += row.total;
@@ -247,6 +254,11 @@ int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
   int64_t rows = 0;
   StepRow step = lastStep(rank);
   const int32_t copies = entry.variants[step.variant].copies;
+  Result<LayerPlans> plans =
+      LayerPlans(sessions.front()->manifest(), grid.ranks())
+          .with(std::nullopt, plan);
+  if (!plans.ok())
+    return 0;
   for (const LayerRow &row : step.layers)
     for (const LayerSpec &layer : entry.layers) {
       if (layer.index != row.layer || !layer.placement || copies == 0 ||
@@ -260,7 +272,11 @@ int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
       exchange.counts = row.matrix.data();
       Placement placement;
       ExchangeLayout layout;
-      const int32_t *table = slotTable.empty() ? nullptr : slotTable.data();
+      LayerRun run;
+      run.shadows = row.shadows;
+      if (!plans->writeTable(row.layer, run).ok())
+        continue;
+      const int32_t *table = run.table.empty() ? nullptr : run.table.data();
       if (placement.set(exchange.placement, table, grid.ranks()).ok() &&
           layout.set(exchange, placement, {rank, grid.ranks(), 1}).ok())
         rows += layout.awayRows();

@@ -50,7 +50,8 @@ public:
 
   /// Makes the next steps run with these.
   llvm::Error setVariant(const std::string &entry, const std::string &variant);
-  llvm::Error setPlan(const runtime::PlanOptions &plan);
+  llvm::Error setPlan(const runtime::PlanOptions &plan,
+                      const ShadowChoice &shadows);
   /// Makes them decide, where the options say so.
   llvm::Error adapt(const std::string &entry, const RunOptions &options);
   /// After the last step: writes what was learned and what steps took.
@@ -110,7 +111,8 @@ private:
   std::vector<std::vector<runtime::ResultTensor>> results;   ///< by session
   std::vector<std::vector<runtime::ResultTensor>> gradients; ///< likewise
   std::vector<double> backTimes;
-  std::vector<int32_t> slotTable;
+  runtime::PlanOptions plan; ///< without shadows
+  ShadowChoice shadows;
   runtime::PartSeconds seconds{};
   mutable std::mutex mutex; ///< of `seconds`
 };

@@ -142,7 +142,7 @@ llvm::Error Run::plan() {
   if (!table)
     return table.takeError();
   plan.slotTable = std::move(*table);
-  if (llvm::Error error = sessions->setPlan(plan))
+  if (llvm::Error error = sessions->setPlan(plan, options.grid.shadows))
     return error;
   return sessions->adapt(entryName(), options);
 }
