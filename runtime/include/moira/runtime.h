@@ -42,6 +42,7 @@ extern "C" {
 
 typedef struct moira_bundle moira_bundle;
 typedef struct moira_session moira_session;
+typedef struct moira_ranks moira_ranks; /* moira/ranks.h */
 typedef struct moira_statistics moira_statistics;
 
 /* --- The library ------------------------------------------------------- */
@@ -82,6 +83,7 @@ typedef struct moira_entry_info {
   int32_t inputs; /* how many */
   int32_t results;
   int32_t variants;
+  int32_t ranks; /* that it runs on; 1: on any */
 } moira_entry_info;
 
 typedef struct moira_tensor_info {
@@ -111,6 +113,7 @@ typedef struct moira_session_options {
   int64_t memory_limit;     /* bytes held at the same time; 0: none */
   int32_t statistics_steps; /* steps kept for statistics; 0: 256, -1: none */
   int32_t log_level;        /* on stderr: 0 nothing ... 3 everything */
+  moira_ranks *ranks;       /* that steps run with; NULL: one rank */
 } moira_session_options;
 
 /* `options` may be NULL. Parameters that the bundle holds are bound. */
