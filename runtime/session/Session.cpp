@@ -19,6 +19,7 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
       step(&pool, account),
       parameters(*program, pool, account, options.progress),
       ring(options.statisticsSteps), forcedVariant(manifest.entries.size(), -1),
+      layerPlans(manifest, communicator ? communicator->ranks() : 1),
       residualPool(std::make_shared<ResidualPool>(account)) {
   step.setCommunicator(communicator);
   const std::string &text = program->manifestText();
@@ -119,39 +120,6 @@ Status runtime::checkResults(const EntrySpec &spec, int64_t count,
     MOIRA_RETURN_IF_ERROR(status.within(concat("result ", i)));
   }
   return Status();
-}
-
-static int64_t rowsOf(const std::vector<TensorView> &inputs) {
-  return inputs.empty() || inputs[0].shape.empty() ? 0 : inputs[0].shape[0];
-}
-
-StepPlan
-Session::Impl::choosePlan(int entry,
-                          const std::vector<TensorView> &inputs) const {
-  StepPlan chosen;
-  chosen.rows = rowsOf(inputs);
-  int forced = forcedVariant[entry];
-  chosen.variant = forced >= 0
-                       ? forced
-                       : manifest.entries[entry].variantForRows(chosen.rows);
-  chosen.plan = &plan;
-  return chosen;
-}
-
-/// Fixes what the step's layers run with.
-void Session::Impl::preparePlans(const EntrySpec &spec, const StepPlan &given) {
-  layers.clear();
-  for (const LayerSpec &layer : spec.layers)
-    layers.push_back(layer.index);
-  const std::vector<int32_t> &table = given.plan->slotTable;
-  // One plan per layer; an entry without layers still has one to read.
-  plans.assign(std::max<size_t>(1, layers.size()),
-               {static_cast<uint32_t>(given.variant), given.plan->degree,
-                given.plan->exchange,
-                static_cast<int32_t>(table.size() / step.context()->ranks),
-                table.empty() ? nullptr : table.data()});
-  step.context()->plan = plans.data();
-  step.context()->params = parameters.params();
 }
 
 //===----------------------------------------------------------------------===//
@@ -321,9 +289,7 @@ Session::create(std::shared_ptr<const Program> program,
                          options.memoryLimit));
   auto impl = std::make_unique<Impl>(std::move(program), options);
   MOIRA_RETURN_IF_ERROR(impl->parameters.open());
-  const moira_ctx &context = *impl->step.context();
-  MOIRA_RETURN_IF_ERROR(
-      impl->parameters.place(context.rank, context.ranks, {}));
+  MOIRA_RETURN_IF_ERROR(impl->setPlan(std::nullopt, PlanOptions()));
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
@@ -379,28 +345,6 @@ Status Session::setVariant(const std::string &entry,
   return Status();
 }
 
-Status Session::setPlan(const PlanOptions &plan) {
-  if (plan.degree < 1)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("expected a degree of at least 1, got ", plan.degree));
-  if (plan.exchange < 0 || plan.exchange > 1)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("expected exchange 0 (linear) or 1 (hierarchical), "
-                         "got ",
-                         plan.exchange));
-  int ranks = impl->step.context()->ranks;
-  if (plan.slotTable.size() % ranks != 0)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("expected a slot table of equal parts for ", ranks,
-                         " ranks, got ", plan.slotTable.size(), " entries"));
-  std::lock_guard<std::mutex> lock(impl->mutex);
-  // Weights that now stand in other slots must be bound again.
-  MOIRA_RETURN_IF_ERROR(impl->parameters.place(impl->step.context()->rank,
-                                               ranks, plan.slotTable));
-  impl->plan = plan;
-  return Status();
-}
-
 Status Session::invoke(const std::string &entry,
                        const std::vector<TensorView> &inputs,
                        std::vector<ResultTensor> &results) {
@@ -436,7 +380,7 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
       impl->checkRanks(spec).within(concat("entry '", entry, "'")));
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
                             .within(concat("entry '", entry, "'")));
-  StepPlan plan = impl->choosePlan(*found, inputs);
+  const StepPlan &plan = impl->choosePlan(*found, inputs);
   impl->preparePlans(spec, plan);
   Result<int64_t> bytes =
       impl->workspace(*found, plan.variant, toBuffers(inputs));

@@ -13,23 +13,12 @@
 #include "session/Residuals.h"
 #include "session/Session.h"
 #include "session/StepContext.h"
+#include "session/StepPlan.h"
 
 #include <limits>
 #include <mutex>
 
 namespace moira::runtime {
-
-/// What one step of an entry runs with.
-struct StepPlan {
-  int variant = 0;
-  int64_t rows = 0;
-  const PlanOptions *plan = nullptr;
-  /// Where results from `pooledFrom` on come from; null: allocated.
-  ResidualPool *pool = nullptr;
-  int64_t pooledFrom = 0;
-  /// Of a way back: which forward step it belongs to; -1: it is none.
-  int64_t forwardStep = -1;
-};
 
 struct Session::Impl {
   Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
@@ -38,7 +27,8 @@ struct Session::Impl {
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
   Status checkRanks(const EntrySpec &spec) const;
-  StepPlan choosePlan(int entry, const std::vector<TensorView> &inputs) const;
+  /// What the next step of an entry runs with, valid until the next call.
+  StepPlan &choosePlan(int entry, const std::vector<TensorView> &inputs);
   void preparePlans(const EntrySpec &spec, const StepPlan &given);
   Result<int64_t> workspace(int entry, int variant,
                             const std::vector<moira_buffer> &inputs);
@@ -59,10 +49,14 @@ struct Session::Impl {
   Status runStep(int entry, const std::vector<TensorView> &inputs,
                  std::vector<ResultTensor> &results, const StepPlan &given);
 
+  // SessionPlans.cpp.
+  Status setPlan(std::optional<int64_t> layer, const PlanOptions &plan);
+
   // SessionTraining.cpp: forward, backward, updates.
   Result<int> findBackward(int entry) const;
   Status checkResiduals(const Residuals &residuals) const;
   Status agreeOnBackward(int entry, const StepPlan &given);
+  StepPlan &planBackward(const Residuals &residuals);
   Status checkGradients(const Residuals &residuals, const EntrySpec &back,
                         const std::vector<TensorView> &inputs) const;
   /// Collects what a way back takes.
@@ -113,7 +107,8 @@ struct Session::Impl {
   ParameterTable parameters;
   RingSink ring;
   std::vector<int> forcedVariant; ///< by entry; -1: by rows
-  PlanOptions plan;
+  LayerPlans layerPlans;
+  StepPlan stepPlan;           ///< of the last choice; keeps its memory
   std::vector<int64_t> layers; ///< of the entry that runs
   std::vector<moira_plan> plans;
   int64_t stepCount = 0;
