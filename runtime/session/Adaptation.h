@@ -11,8 +11,11 @@
 #include "collective/Record.h"
 #include "selection/Decider.h"
 #include "selection/EntryChoice.h"
+#include "selection/FlightLog.h"
 #include "session/Manifest.h"
 
+#include <cstdio>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,7 +62,8 @@ struct AdaptedPlan {
 class Adaptation {
 public:
   /// Needs an entry for several ranks whose layers have a placement and costs.
-  /// `tables`: where weights stand for long, by layer, each [ranks, slots].
+  /// `tables`: where weights stand for long, by layer, each [ranks, slots];
+  /// empty: LayerShape::evenTable. `groups` has the ranks' nodes.
   static Result<std::unique_ptr<Adaptation>>
   create(const Manifest &manifest, int entry, const RankGroups &groups,
          const std::vector<std::vector<int32_t>> &tables,
@@ -67,37 +71,45 @@ public:
   ~Adaptation();
 
   const AdaptOptions &options() const { return wanted; }
-  /// Candidates, the same for all layers.
-  const std::vector<Candidate> &candidates() const;
+  /// The same for all layers.
+  const std::vector<Candidate> &candidates() const {
+    return deciders.front()->candidates();
+  }
 
   /// Decides the plans of the step that comes, from what the last one told.
   Status next();
+  /// Whether there are plans yet.
+  bool decides() const { return decided >= 0; }
   /// Of that step: which variant runs so many rows, and what a layer (by its
   /// place in the entry) runs with.
   int variant(int64_t rows) const;
-  const AdaptedPlan &plan(size_t layer) const { return plans[layer]; }
-  const Decision &decision(size_t layer) const { return decisions[layer]; }
+  const AdaptedPlan &plan(size_t layer) const { return layers[layer].plan; }
+  int experts(size_t layer) const { return layers[layer].experts; }
+  const Decision &decision(size_t layer) const {
+    return layers[layer].explanation.decision;
+  }
 
   /// What this rank says of itself in a layer's record: the seconds of its last
   /// step, infinity where they are not known, and the variants it may run.
-  double seconds(size_t layer) const { return lastSeconds[layer]; }
+  const std::vector<double> &seconds() const { return lastSeconds; }
   uint64_t mask() const { return variantMask; }
 
   /// What all ranks said in a layer, and matrix[ranks, experts] of rows. With
   /// lag 0 the layer's degree and exchange are decided now, for this step: then
-  /// the result is true and `plan` has them. Variant and shadows stay, since
-  /// the code that runs, and the weights that travel, began with the step.
+  /// the result is true and `plan` has them. Variant and shadows stay as they
+  /// are from the first step on, since the code that runs, and the weights that
+  /// travel, begin with the step.
   Result<bool> gathered(size_t layer, const std::vector<RankRecord> &records,
                         const int32_t *matrix);
-  /// The step is over. After a failed one the next runs with the same plans,
-  /// and what it told is forgotten. `layerSeconds` by layer; empty: they come
-  /// later (`addSeconds`), of a step that has a way back.
-  void finish(bool succeeded, const std::vector<double> &layerSeconds);
-  /// What the last step took, forward and back; ignored unless `step` is the
-  /// last one.
-  void addSeconds(int64_t step, const std::vector<double> &layerSeconds);
-  /// Steps that succeeded; the next one has this number.
-  int64_t step() const { return steps; }
+  /// A step with this number is over: its seconds by layer. After a failed one
+  /// the next runs with the same plans. With `more` its way back is to come.
+  void finish(bool succeeded, int64_t number,
+              const std::vector<double> &seconds, bool more);
+  /// What the way back of a step took. Ignored unless that is the last step,
+  /// and its first way back: only then a time is one of the last plan.
+  void finishBack(int64_t number, const std::vector<double> &seconds);
+  /// Steps that succeeded.
+  int64_t steps() const { return done; }
 
   /// All layers run this candidate (as Candidate::describe names it) from the
   /// next step on; empty: they are decided again. On all ranks alike.
@@ -114,14 +126,65 @@ public:
   Status loadLearned(const std::string &json,
                      const std::string &name = "learned table");
 
-  /// Of the last decision, by layer.
-  const std::vector<Explanation> &explanations() const { return explained; }
-  /// The same for people, and as one line of JSON.
-  std::string explainText() const;
+  /// Of the last decision, by layer, and the same as one line of JSON.
+  std::vector<Explanation> explain() const;
   std::string explainJson() const;
 
 private:
-  Adaptation() = default;
+  /// A decision of an earlier run.
+  struct Followed {
+    Decision decision;
+    std::vector<int32_t> shadows;
+  };
+  struct Layer {
+    int64_t index = 0;
+    int experts = 0;
+    // What ranks told in the last step, by rank.
+    std::vector<int32_t> counts; ///< [ranks, experts]
+    std::vector<double> told;
+    std::vector<uint64_t> variants, programs;
+    double forward = 0; ///< while its way back is to come
+    AdaptedPlan plan;
+    Explanation explanation;
+    std::unique_ptr<FlightRecorder> recorder; ///< null: nobody records
+    std::FILE *file = nullptr;
+    std::vector<Followed> followed;
+  };
+
+  Adaptation(const EntrySpec &entry, const RankGroups &groups,
+             const AdaptOptions &options);
+  Status makeSpace();
+  Result<std::unique_ptr<LayerModel>> makeModel(size_t layer) const;
+  int64_t roomOf(size_t layer, const std::vector<int32_t> &table) const;
+  Status makeDeciders();
+  Status keepFixed();
+  Status openReplay(size_t layer);
+  Status openLog(size_t layer);
+  Status writeLog(Layer &layer);
+  std::string fileOf(const std::string &name, const Layer &layer) const;
+  bool training() const { return !entry.backward.empty(); }
+
+  SharedStep recordOf(const Layer &layer, int64_t step) const;
+  Status decideLayers();
+  Status follow(size_t layer, int64_t step);
+  Status apply(Layer &layer, const SharedStep &record,
+               const Decision &decision);
+
+  AdaptOptions wanted;
+  const EntrySpec &entry;
+  const RankGroups ranks;
+  SelectionSpace space;
+  std::vector<int> groupOf; ///< by variant of the entry: of the space, or -1
+  std::vector<std::vector<int32_t>> tables;
+  std::vector<std::unique_ptr<Decider>> deciders; ///< by layer
+  std::unique_ptr<EntryChoice> choice;            ///< of several layers
+  std::vector<Layer> layers;
+  std::vector<double> lastSeconds; ///< by layer
+  uint64_t variantMask = 0;
+  int forced = -1;      ///< candidate
+  int64_t done = 0;     ///< steps
+  int64_t decided = -1; ///< the step that plans are of
+  int64_t pending = -1; ///< the step whose way back is to come
 };
 
 } // namespace moira::runtime

@@ -18,10 +18,16 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
       pool(options.threads), communicator(options.communicator),
       step(&pool, account),
       parameters(*program, pool, account, options.progress),
-      ring(options.statisticsSteps), forcedVariant(manifest.entries.size(), -1),
+      ring(options.statisticsSteps), sinks(options.sinks),
+      forcedVariant(manifest.entries.size(), -1),
       layerPlans(manifest, communicator ? communicator->ranks() : 1),
       residualPool(std::make_shared<ResidualPool>(account)) {
   step.setCommunicator(communicator);
+  for (const EntrySpec &spec : manifest.entries)
+    layerSeconds.emplace_back(spec.layers.size(),
+                              std::numeric_limits<double>::infinity());
+  timedSteps.assign(manifest.entries.size(), -1);
+  adaptations.resize(manifest.entries.size());
   const std::string &text = program->manifestText();
   programHash = hashBytes(text.data(), text.size());
 }
@@ -205,9 +211,11 @@ RankRecord Session::Impl::describeRank(int entry,
           hashBytes(input.shape.data() + 1,
                     (input.shape.size() - 1) * sizeof(int64_t), mine.shapes);
   }
-  mine.seconds = lastSeconds;
+  mine.seconds = std::numeric_limits<double>::infinity(); // layers have theirs
   size_t variants = manifest.entries[entry].variants.size();
   mine.variants = variants < 64 ? (uint64_t(1) << variants) - 1 : ~uint64_t(0);
+  if (const Adaptation *adaptation = adaptations[entry].get())
+    mine.variants = adaptation->mask();
   return mine;
 }
 
@@ -246,16 +254,24 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                account->figures().parameters, ", workspace ", *bytes, ")"));
   MOIRA_RETURN_IF_ERROR(step.arena(0).reserve(*bytes));
 
-  step.setRecord(describeRank(entry, inputs));
+  Adaptation *adaptation = adaptations[entry].get();
+  step.setRecord(describeRank(entry, inputs),
+                 adaptation ? adaptation->seconds() : layerSeconds[entry],
+                 adaptation, plans);
   step.setPool(given.pool, given.pooledFrom);
   step.begin(&spec, &results);
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
+  notePlans(entry, given);
   program->step(entry, given.variant)(step.context(), buffers.data());
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);
-  lastSeconds = row.total;
+  for (const std::shared_ptr<StatisticsSink> &sink : sinks)
+    sink->record(row);
+  ranLayers.clear();
+  for (const LayerRow &layer : row.layers)
+    ranLayers.push_back({layer.layer, layer.total()});
   if (log.enabled(LogLevel::Debug))
     log.print(LogLevel::Debug,
               concat("step ", row.step, ": entry '", spec.name, "', variant '",
@@ -359,9 +375,11 @@ Status Session::invoke(const std::string &entry,
     MOIRA_RETURN_IF_ERROR(impl->checkBound());
     MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
     MOIRA_RETURN_IF_ERROR(checkResults(spec, spec.results.size(), filled));
-    return impl->runStep(*found, inputs, filled,
-                         impl->choosePlan(*found, inputs));
+    StepPlan &plan = impl->choosePlan(*found, inputs);
+    MOIRA_RETURN_IF_ERROR(impl->adaptPlan(*found, plan));
+    return impl->runStep(*found, inputs, filled, plan);
   });
+  impl->noteEnd(*found, status, impl->stepCount - 1, /*more=*/false);
   // On failure what the step allocated goes with `filled`.
   if (status.ok())
     results = std::move(filled);
@@ -380,7 +398,9 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
       impl->checkRanks(spec).within(concat("entry '", entry, "'")));
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
                             .within(concat("entry '", entry, "'")));
-  const StepPlan &plan = impl->choosePlan(*found, inputs);
+  StepPlan &plan = impl->choosePlan(*found, inputs);
+  if (impl->adaptations[*found] && impl->adaptations[*found]->decides())
+    MOIRA_RETURN_IF_ERROR(impl->followAdaptation(*found, plan));
   impl->preparePlans(spec, plan);
   Result<int64_t> bytes =
       impl->workspace(*found, plan.variant, toBuffers(inputs));

@@ -24,6 +24,8 @@ struct SessionOptions {
   int threads = 0;           ///< 0: one per processor this process may use
   int64_t memoryLimit = 0;   ///< bytes; 0: none
   int statisticsSteps = 256; ///< rows of steps kept
+  /// Who else is told of each step.
+  std::vector<std::shared_ptr<StatisticsSink>> sinks{};
   LogLevel logLevel = LogLevel::Quiet;
   /// Fills all memory with poison (NaN) before generated code gets it: for
   /// tests that no result depends on what nobody wrote.

@@ -6,6 +6,7 @@
 #ifndef MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
 #define MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
 
+#include "session/Adaptation.h"
 #include "session/Checkpoint.h"
 #include "session/GradientTable.h"
 #include "session/Optimizer.h"
@@ -51,6 +52,17 @@ struct Session::Impl {
 
   // SessionPlans.cpp.
   Status setPlan(std::optional<int64_t> layer, const PlanOptions &plan);
+
+  // SessionAdapt.cpp.
+  Status adaptPlan(int entry, StepPlan &given);
+  Status followAdaptation(int entry, StepPlan &given);
+  void notePlans(int entry, const StepPlan &given);
+  const std::vector<double> &sumLayers(int entry);
+  void noteEnd(int entry, const Status &status, int64_t number, bool more);
+  void noteBackEnd(const Residuals &residuals);
+  void keepPlans(std::vector<LayerRun> &runs) const;
+  std::vector<int32_t> lastingTable(int64_t layer) const;
+  Status moveAdaptations();
 
   // SessionTraining.cpp: forward, backward, updates.
   Result<int> findBackward(int entry) const;
@@ -106,13 +118,20 @@ struct Session::Impl {
   StepContext step;
   ParameterTable parameters;
   RingSink ring;
+  std::vector<std::shared_ptr<StatisticsSink>> sinks;
   std::vector<int> forcedVariant; ///< by entry; -1: by rows
   LayerPlans layerPlans;
   StepPlan stepPlan;           ///< of the last choice; keeps its memory
   std::vector<int64_t> layers; ///< of the entry that runs
   std::vector<moira_plan> plans;
   int64_t stepCount = 0;
-  double lastSeconds = std::numeric_limits<double>::infinity();
+  // By entry: seconds of each layer in its last step, with the way back where
+  // that has been, and the number of that step; -1: it is whole.
+  std::vector<std::vector<double>> layerSeconds;
+  std::vector<int64_t> timedSteps;
+  std::vector<double> rowSeconds;
+  std::vector<std::pair<int64_t, double>> ranLayers;    ///< of the last row
+  std::vector<std::unique_ptr<Adaptation>> adaptations; ///< by entry, or null
   uint64_t programHash = 0;
   std::shared_ptr<const SessionIdentity> identity =
       std::make_shared<SessionIdentity>();

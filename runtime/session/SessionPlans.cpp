@@ -47,7 +47,7 @@ Status Session::Impl::setPlan(std::optional<int64_t> layer,
   MOIRA_RETURN_IF_ERROR(parameters.place(
       step.context()->rank, step.context()->ranks, std::move(*tables)));
   layerPlans = std::move(*next);
-  return Status();
+  return moveAdaptations();
 }
 
 Status Session::setPlan(const PlanOptions &plan) {

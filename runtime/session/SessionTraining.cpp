@@ -46,6 +46,7 @@ Status Session::forward(const std::string &entry,
     MOIRA_RETURN_IF_ERROR(checkResults(spec, spec.ownResults(), filled));
     filled.resize(spec.results.size());
     StepPlan &plan = impl->choosePlan(*found, inputs);
+    MOIRA_RETURN_IF_ERROR(impl->adaptPlan(*found, plan));
     plan.pool = impl->residualPool.get();
     plan.pooledFrom = spec.ownResults();
     made->owner = impl->identity;
@@ -55,8 +56,11 @@ Status Session::forward(const std::string &entry,
     made->layers = plan.layers;
     made->step = impl->stepCount;
     made->parameters = impl->parameters.version();
-    return impl->runStep(*found, inputs, filled, plan);
+    MOIRA_RETURN_IF_ERROR(impl->runStep(*found, inputs, filled, plan));
+    impl->keepPlans(made->layers);
+    return Status();
   });
+  impl->noteEnd(*found, status, made->step, /*more=*/true);
   if (!status.ok())
     return status.within(concat("entry '", entry, "'"));
   made->tensors.assign(filled.begin() + spec.ownResults(), filled.end());
@@ -135,7 +139,8 @@ Status Session::Impl::agreeOnBackward(int entry, const StepPlan &given) {
   mine.program = hashBytes(&entry, sizeof(entry), programHash);
   mine.shapes = hashBytes(&given.forwardStep, sizeof(given.forwardStep), 0);
   for (const moira_plan &plan : plans) {
-    uint64_t hash = hashPlan(plan, communicator->ranks());
+    uint64_t hash =
+        hashPlanOf(&manifest.entries[entry], plan, communicator->ranks());
     mine.plan = hashBytes(&hash, sizeof(hash), mine.plan);
   }
   std::vector<RankRecord> all(communicator->ranks());
@@ -188,6 +193,8 @@ Status Session::backward(const Residuals &residuals,
   std::vector<ResultTensor> filled = results;
   Status status = impl->together(
       [&] { return impl->runBackward(residuals, resultGradients, filled); });
+  if (status.ok())
+    impl->noteBackEnd(residuals);
   if (status.ok())
     results = std::move(filled);
   return status.within("backward");
@@ -260,6 +267,8 @@ Status Session::accumulate(const Residuals &residuals,
   std::vector<ResultTensor> filled = results;
   Status status = impl->together(
       [&] { return impl->runAccumulate(residuals, resultGradients, filled); });
+  if (status.ok())
+    impl->noteBackEnd(residuals);
   if (status.ok())
     results = std::move(filled);
   return status.within("backward");
