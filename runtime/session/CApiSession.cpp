@@ -105,15 +105,44 @@ int32_t moira_session_set_variant(moira_session *session, const char *entry,
   });
 }
 
+static Result<PlanOptions> readPlan(const moira_plan_options *plan) {
+  MOIRA_REQUIRE(plan);
+  moira_plan_options value{};
+  MOIRA_RETURN_IF_ERROR(readStruct(plan, value));
+  if (value.slot_count < 0 || (value.slot_count > 0 && !value.slot_table))
+    return Status(
+        MOIRA_INVALID_ARGUMENT,
+        concat("slot_table: expected ", value.slot_count, " slots, got none"));
+  if (value.shadow_count < 0 || (value.shadow_count > 0 && !value.shadows))
+    return Status(
+        MOIRA_INVALID_ARGUMENT,
+        concat("shadows: expected ", value.shadow_count, " experts, got none"));
+  PlanOptions options;
+  options.degree = value.degree == 0 ? 1 : value.degree;
+  options.exchange = value.exchange;
+  if (value.slot_table)
+    options.slotTable.assign(value.slot_table,
+                             value.slot_table + value.slot_count);
+  if (value.shadows)
+    options.shadows.assign(value.shadows, value.shadows + value.shadow_count);
+  return options;
+}
+
 int32_t moira_session_set_plan(moira_session *session,
                                const moira_plan_options *plan) {
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(session);
-    MOIRA_REQUIRE(plan);
-    moira_plan_options value{};
-    MOIRA_RETURN_IF_ERROR(readStruct(plan, value));
-    return session->session->setPlan(
-        {value.degree == 0 ? 1 : value.degree, value.exchange});
+    Result<PlanOptions> read = readPlan(plan);
+    return read.ok() ? session->session->setPlan(*read) : read.status();
+  });
+}
+
+int32_t moira_session_set_layer_plan(moira_session *session, int64_t layer,
+                                     const moira_plan_options *plan) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    Result<PlanOptions> read = readPlan(plan);
+    return read.ok() ? session->session->setPlan(layer, *read) : read.status();
   });
 }
 
