@@ -24,8 +24,8 @@ namespace moira::test {
 runtime::Manifest testManifest();
 
 /// The manifest of TestRanks.c: entry "main" for two ranks (x: f32[?, 4] ->
-/// f32[?, 4]), parameter "experts.{}.scale" (a row of f32[4]
-/// for each expert).
+/// f32[?, 4]) with variants "equal" and "groups", parameter
+/// "experts.{}.scale" (f32[4] for each of four experts).
 runtime::Manifest ranksManifest();
 
 /// TestModule.c linked into the test.

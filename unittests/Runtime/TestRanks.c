@@ -3,14 +3,14 @@
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * A program for two ranks as the compiler would make one, written by hand: a
- * layer with four experts that scale rows. Row t of each rank goes to expert
- * t % 4: y[t] = x[t] * weight[t % 4].
+ * layer with four experts that scale rows, and a spare slot for weights on each
+ * rank. Row t of each rank goes to expert t % 4: y[t] = x[t] * weight[t % 4].
  */
 #include "TestRanks.h"
 
 #include <string.h>
 
-enum { SLOTS = 2, ROW_BYTES = TEST_FEATURES * sizeof(float) };
+enum { SLOTS = TEST_SLOTS, ROW_BYTES = TEST_FEATURES * sizeof(float) };
 
 /* Rows in the order of their experts, or back. */
 static void permute(float *sorted, float *rows, int64_t count, int back) {
@@ -29,7 +29,7 @@ static void scale(float *rows, const int32_t *groups, const float *weights) {
         *rows++ *= weights[slot * TEST_FEATURES + k];
 }
 
-void moira_step_ranks(moira_ctx *ctx, const moira_buffer *inputs) {
+static void step(moira_ctx *ctx, const moira_buffer *inputs, int32_t schedule) {
   const moira_api *api = ctx->api;
   int64_t rows = inputs[0].shape[0];
   int32_t counts[TEST_EXPERTS], matrix[TEST_RANKS * TEST_EXPERTS];
@@ -50,8 +50,8 @@ void moira_step_ranks(moira_ctx *ctx, const moira_buffer *inputs) {
   exchange.placement.copies = 1;
   exchange.placement.shards = 1;
   exchange.placement.slots = SLOTS;
-  exchange.schedule = MOIRA_SCHEDULE_EQUAL;
-  exchange.chunks = api->chunks(ctx, 0, MOIRA_SCHEDULE_EQUAL);
+  exchange.schedule = schedule;
+  exchange.chunks = api->chunks(ctx, 0, schedule);
   exchange.counts = matrix;
   exchange.home = home;
   exchange.home_rows = rows;
@@ -69,6 +69,14 @@ void moira_step_ranks(moira_ctx *ctx, const moira_buffer *inputs) {
     api->wait(ctx, api->exchange(ctx, &exchange));
   }
   permute(home, y, rows, 1);
+}
+
+void moira_step_ranks(moira_ctx *ctx, const moira_buffer *inputs) {
+  step(ctx, inputs, MOIRA_SCHEDULE_EQUAL);
+}
+
+void moira_step_ranks_groups(moira_ctx *ctx, const moira_buffer *inputs) {
+  step(ctx, inputs, MOIRA_SCHEDULE_GROUPS);
 }
 
 int64_t moira_workspace_ranks(moira_ctx *ctx, const moira_buffer *inputs) {

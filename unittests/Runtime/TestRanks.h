@@ -13,9 +13,10 @@
 extern "C" {
 #endif
 
-enum { TEST_RANKS = 2, TEST_EXPERTS = 4, TEST_FEATURES = 4 };
+enum { TEST_RANKS = 2, TEST_EXPERTS = 4, TEST_SLOTS = 3, TEST_FEATURES = 4 };
 
 void moira_step_ranks(moira_ctx *ctx, const moira_buffer *inputs);
+void moira_step_ranks_groups(moira_ctx *ctx, const moira_buffer *inputs);
 int64_t moira_workspace_ranks(moira_ctx *ctx, const moira_buffer *inputs);
 void moira_pack_scale(moira_ctx *ctx, const void *source, void *packed);
 

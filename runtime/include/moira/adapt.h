@@ -81,7 +81,7 @@ MOIRA_API int32_t moira_session_forbid(moira_session *session,
 MOIRA_API int32_t moira_session_explain(moira_session *session,
                                         const char *entry, char **json);
 /* What was learned, as JSON, and back. A table of other layers, candidates or
- * ranks is refused, and nothing changes. */
+ * ranks is refused, and nothing changes; MOIRA_DATA_LOSS for what is none. */
 MOIRA_API int32_t moira_session_save_learned(moira_session *session,
                                              const char *entry, char **json);
 MOIRA_API int32_t moira_session_load_learned(moira_session *session,
