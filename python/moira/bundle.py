@@ -81,7 +81,7 @@ def _read_entry(handle, index, manifest):
               for i in range(info.inputs)),
         tuple(_tensor_spec(lib.moira_bundle_result, handle, index, i)
               for i in range(info.results - kept)),
-        tuple(variants), manifest.get("ranks", 1), backward)
+        tuple(variants), info.ranks, backward)
 
 
 def _read_parameter(manifest):

@@ -99,6 +99,7 @@ int32_t moira_bundle_entry(const moira_bundle *bundle, int32_t entry,
     value.inputs = static_cast<int32_t>((*spec)->inputs.size());
     value.results = static_cast<int32_t>((*spec)->results.size());
     value.variants = static_cast<int32_t>((*spec)->variants.size());
+    value.ranks = (*spec)->ranks;
     return writeStruct(value, info);
   });
 }

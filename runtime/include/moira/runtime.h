@@ -42,6 +42,7 @@ extern "C" {
 
 typedef struct moira_bundle moira_bundle;
 typedef struct moira_session moira_session;
+typedef struct moira_ranks moira_ranks; /* moira/ranks.h */
 typedef struct moira_statistics moira_statistics;
 
 /* --- The library ------------------------------------------------------- */
@@ -82,6 +83,7 @@ typedef struct moira_entry_info {
   int32_t inputs; /* how many */
   int32_t results;
   int32_t variants;
+  int32_t ranks; /* that it runs on; 1: on any */
 } moira_entry_info;
 
 typedef struct moira_tensor_info {
@@ -111,6 +113,7 @@ typedef struct moira_session_options {
   int64_t memory_limit;     /* bytes held at the same time; 0: none */
   int32_t statistics_steps; /* steps kept for statistics; 0: 256, -1: none */
   int32_t log_level;        /* on stderr: 0 nothing ... 3 everything */
+  moira_ranks *ranks;       /* that steps run with; NULL: one rank */
 } moira_session_options;
 
 /* `options` may be NULL. Parameters that the bundle holds are bound. */
@@ -154,11 +157,22 @@ typedef struct moira_plan_options {
   uint32_t struct_size;
   int32_t degree;   /* pipeline chunks; 0: 1 */
   int32_t exchange; /* 0 linear, 1 hierarchical */
+  /* Which unit of weights stands where, [ranks, slots]; NULL: in their order.
+   * Parameters in slots whose unit changes must be bound again. */
+  const int32_t *slot_table;
+  int64_t slot_count;     /* of all ranks */
+  const int32_t *shadows; /* experts, each once, that all ranks hold in the */
+  int32_t shadow_count;   /* next steps, in slots that the table leaves free */
 } moira_plan_options;
 
-/* Sets the run-time integers of all layers from the next step on. */
+/* Sets the run-time integers of all layers from the next step on. All ranks
+ * set the same. */
 MOIRA_API int32_t moira_session_set_plan(moira_session *session,
                                          const moira_plan_options *plan);
+/* The same for one layer, by its number in the manifest. */
+MOIRA_API int32_t moira_session_set_layer_plan(moira_session *session,
+                                               int64_t layer,
+                                               const moira_plan_options *plan);
 
 /* Runs one step of `entry` (NULL: the only one that is no way back). `inputs`
  * are read during the call only. `results` has `result_count` elements, as many
@@ -223,6 +237,11 @@ typedef struct moira_layer_row {
                              lives as long as the statistics */
   int64_t bytes_sent;     /* to other ranks: rows and weights */
   int64_t bytes_received; /* from them */
+  const int32_t *shadows; /* experts that all ranks held; live as long as the */
+  int32_t shadow_count;   /* statistics */
+  double predicted;   /* seconds that the plan was to take, the way back with
+                         it; 0: nobody said */
+  const char *reason; /* why the plan is as it is; "": it was set */
 } moira_layer_row;
 
 /* Copies the rows of the last steps. */
