@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
+#include "StepOptions.h"
 #include "support/RankOptions.h"
 
 #include "moira/jit.h"
@@ -30,6 +31,7 @@ struct RunOptions {
   /// Every dynamic dim without a file; of all ranks together.
   std::optional<int64_t> tokens;
   RankOptions grid;
+  StepOptions steps;
 
   bool grad = false; ///< forward and backward
   bool verify = false;

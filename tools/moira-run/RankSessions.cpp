@@ -123,6 +123,13 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   std::shared_ptr<const Residuals> residuals;
   MOIRA_RETURN_IF_ERROR(
       session.forward(entry, given, results[place], residuals));
+  // Where tokens have changed in number, those of the inputs do not fit.
+  const EntrySpec &back = manifest.entries[manifest.findEntry(
+      manifest.entries[manifest.findEntry(entry)].backward)];
+  for (size_t i = 0; i < gradients[place].size(); ++i)
+    if (hasTokens(back.results[i]) && !given.empty() &&
+        gradients[place][i].shape[0] != given[0].shape[0])
+      gradients[place][i] = ResultTensor();
   return session.backward(*residuals, of, gradients[place]);
 }
 

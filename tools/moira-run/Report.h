@@ -31,6 +31,7 @@ struct Report {
   /// With a way back: its part of each time; the first one's comes first.
   std::vector<double> backward;
 
+  llvm::json::Array steps;        ///< of steps that differ: StepTable::toJson
   runtime::StepRow step;          ///< of the last run
   runtime::PartSeconds seconds{}; ///< of all timed runs, by part
   double flops = 0;               ///< of one run

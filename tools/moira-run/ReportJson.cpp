@@ -94,6 +94,8 @@ void Report::printJson(llvm::raw_ostream &stream) const {
   }
   if (ranks.size() > 1)
     object["ranks"] = ranksToJson(*this);
+  if (!steps.empty())
+    object["steps"] = json::Array(steps);
   if (verification)
     object["verify"] = verificationToJson(*verification);
   stream << llvm::formatv("{0:2}\n", json::Value(std::move(object)));

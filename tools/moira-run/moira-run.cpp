@@ -10,6 +10,8 @@
 #include "Outputs.h"
 #include "RankSessions.h"
 #include "Report.h"
+#include "StepSource.h"
+#include "StepTable.h"
 #include "Verify.h"
 #include "Weights.h"
 #include "support/Progress.h"
@@ -49,6 +51,7 @@ private:
   llvm::Error fill();
   llvm::Error bind();
   llvm::Error runSteps();
+  llvm::Error runDifferentSteps();
   llvm::Error gather();
   void describe();
   llvm::Error finish();
@@ -173,9 +176,9 @@ llvm::Error Run::checkMemory() {
 }
 
 /// The tokens of this process's ranks; of all ranks where this process compares
-/// with the oracle.
+/// with the oracle, or ranks do not always have the same ones.
 llvm::Error Run::fill() {
-  if (grid->isFirst() && options.verify)
+  if ((grid->isFirst() && options.verify) || options.steps.active())
     return inputs->fill();
   Rows first = inputs->rowsOf(grid->local().front());
   Rows last = inputs->rowsOf(grid->local().back());
@@ -191,8 +194,40 @@ llvm::Error Run::bind() {
   return error;
 }
 
+/// --steps: each with tokens, numbers and loads of its own.
+llvm::Error Run::runDifferentSteps() {
+  auto source = StepSource::create(options.steps, program->entry(),
+                                   program->replayedGates(), *inputs);
+  if (!source)
+    return source.takeError();
+  StepTable table(llvm::outs(), options.json || !grid->isFirst());
+  for (int64_t step = 0; step < options.steps.steps; ++step) {
+    if (llvm::Error error = source->next())
+      return error;
+    llvm::Expected<std::vector<double>> times =
+        sessions->run(entryName(), *inputs, 1);
+    if (!times)
+      return llvm::createStringError(options.program + ": step " +
+                                     llvm::Twine(step) + ": " +
+                                     llvm::toString(times.takeError()));
+    llvm::Expected<StepRow> row = sessions->sumStep();
+    if (!row)
+      return row.takeError();
+    table.add(describeStep(program->entry(), *row, step, inputs->tokens(),
+                           times->front()));
+    (step == 0 ? report.firstSeconds : report.repeats.emplace_back()) =
+        times->front();
+    if (options.grad)
+      report.backward.push_back(sessions->backwardTimes().front());
+  }
+  report.steps = table.toJson();
+  return llvm::Error::success();
+}
+
 llvm::Error Run::runSteps() {
   report.startSeconds = secondsSince(start);
+  if (options.steps.active())
+    return runDifferentSteps();
   llvm::Expected<std::vector<double>> times =
       sessions->run(entryName(), *inputs, 1);
   if (!times)
