@@ -5,11 +5,13 @@
 
 #include "session/Manifest.h"
 #include "session/ManifestGradients.h"
+#include "session/ManifestLayers.h"
 #include "session/ManifestReader.h"
 
 using namespace moira;
 using namespace moira::runtime;
 
+/// A tensor that is an input where `named`, else a result.
 static TensorSpec readTensor(const Reader &json, bool named) {
   TensorSpec tensor;
   tensor.name = named ? json.at("name").text() : json.textOr("name");
@@ -18,38 +20,6 @@ static TensorSpec readTensor(const Reader &json, bool named) {
   if (!named && json.has("gradient"))
     tensor.gradient = readGradient(json.at("gradient"));
   return tensor;
-}
-
-static LayerPlacement readPlacement(const Reader &json, const LayerSpec &layer,
-                                    int32_t ranks) {
-  LayerPlacement placement;
-  placement.experts = json.at("experts").small(1);
-  placement.shards = json.at("shards").small(1);
-  placement.copies = json.at("copies").small(0);
-  placement.slots = json.at("slots").small(1);
-  json.at("experts").require(placement.experts == layer.experts,
-                             concat("expected the layer's ", layer.experts,
-                                    " experts, got ", placement.experts));
-  json.at("copies").require(
-      placement.copies == 0 || placement.shards % placement.copies == 0,
-      concat("expected 0 or a divisor of the ", placement.shards,
-             " shards, got ", placement.copies));
-  json.at("slots").require(
-      int64_t(ranks) * placement.slots >= placement.units(),
-      concat("expected slots for ", placement.units(), " shards, got ",
-             placement.slots, " on each of ", ranks, " ranks"));
-  return placement;
-}
-
-static LayerSpec readLayer(const Reader &json, int32_t ranks) {
-  LayerSpec layer;
-  layer.index = json.at("index").integer(0);
-  layer.experts = json.at("experts").integer(1);
-  layer.topK = json.at("top_k").integer(0);
-  layer.flopsPerRow = json.integerOr("flops_per_row", 0, 0);
-  if (json.has("placement"))
-    layer.placement = readPlacement(json.at("placement"), layer, ranks);
-  return layer;
 }
 
 static VariantSpec readVariant(const Reader &json) {
@@ -62,6 +32,11 @@ static VariantSpec readVariant(const Reader &json) {
   variant.shapes = json.textOr("shapes");
   variant.numerics = json.textOr("numerics");
   variant.qualified = json.textOr("qualified");
+  variant.copies = json.has("copies") ? json.at("copies").small(-1) : -1;
+  variant.peakBytes = json.integerOr("peak_bytes", 0, 0);
+  if (json.has("residuals"))
+    for (const Reader &item : json.at("residuals").items())
+      variant.residuals.push_back(readTensor(item, /*named=*/false));
   variant.schedule = json.textOr("schedule");
   if (!variant.schedule.empty() && variant.schedule != "equal" &&
       variant.schedule != "groups")
@@ -234,6 +209,8 @@ Result<Manifest> Manifest::parse(std::string_view json) {
   }
   if (error.ok())
     checkGradients(root.at("entries"), manifest);
+  if (error.ok())
+    checkLayers(root.at("entries"), manifest);
   if (!error.ok())
     return error;
   return manifest;
@@ -247,6 +224,25 @@ static Json toJson(const TensorSpec &tensor) {
   json["shape"] = tensor.shape;
   if (tensor.gradient)
     json["gradient"] = gradientToJson(*tensor.gradient);
+  return json;
+}
+
+static Json toJson(const VariantSpec &variant) {
+  Json json = {{"name", variant.name},
+               {"row_class", variant.rowClass},
+               {"min_rows", variant.minRows},
+               {"step", variant.step},
+               {"workspace", variant.workspace},
+               {"shapes", variant.shapes},
+               {"numerics", variant.numerics},
+               {"qualified", variant.qualified},
+               {"schedule", variant.schedule}};
+  if (variant.copies >= 0)
+    json["copies"] = variant.copies;
+  if (variant.peakBytes > 0)
+    json["peak_bytes"] = variant.peakBytes;
+  for (const TensorSpec &residual : variant.residuals)
+    json["residuals"].push_back(toJson(residual));
   return json;
 }
 
@@ -270,28 +266,10 @@ static Json toJson(const EntrySpec &entry) {
   }
   for (const TensorSpec &result : entry.results)
     json["results"].push_back(toJson(result));
-  for (const LayerSpec &layer : entry.layers) {
-    Json &item = json["layers"].emplace_back();
-    item = {{"index", layer.index},
-            {"experts", layer.experts},
-            {"top_k", layer.topK},
-            {"flops_per_row", layer.flopsPerRow}};
-    if (const auto &placement = layer.placement)
-      item["placement"] = {{"experts", placement->experts},
-                           {"shards", placement->shards},
-                           {"copies", placement->copies},
-                           {"slots", placement->slots}};
-  }
+  for (const LayerSpec &layer : entry.layers)
+    json["layers"].push_back(layerToJson(layer));
   for (const VariantSpec &variant : entry.variants)
-    json["variants"].push_back({{"name", variant.name},
-                                {"row_class", variant.rowClass},
-                                {"min_rows", variant.minRows},
-                                {"step", variant.step},
-                                {"workspace", variant.workspace},
-                                {"shapes", variant.shapes},
-                                {"numerics", variant.numerics},
-                                {"qualified", variant.qualified},
-                                {"schedule", variant.schedule}});
+    json["variants"].push_back(toJson(variant));
   return json;
 }
 

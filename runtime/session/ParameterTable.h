@@ -38,11 +38,11 @@ public:
   /// together would pass the memory limit.
   Status open();
 
-  /// Says which rank this is and which unit stands in which slot: `slotTable`
-  /// is that of moira_plan, [ranks, slots]; empty: unit rank * slots + slot.
-  /// Slots whose unit changes are no longer bound; no memory moves. Fails with
-  /// MOIRA_INVALID_ARGUMENT where a parameter does not fit the table.
-  Status place(int rank, int ranks, std::vector<int32_t> slotTable);
+  /// Says which rank this is and which unit stands in which slot: by parameter
+  /// the lasting table of its layer, [ranks, slots]; empty: unit rank * slots +
+  /// slot. Slots whose unit changes are no longer bound; no memory moves. Fails
+  /// with MOIRA_INVALID_ARGUMENT where a parameter does not fit its table.
+  Status place(int rank, int ranks, std::vector<std::vector<int32_t>> tables);
 
   /// See Session.
   Status bind(const std::string &name, const TensorView &tensor);
@@ -113,7 +113,7 @@ private:
   std::shared_ptr<MemoryAccount> account;
   Progress progress;
   int rank = 0;
-  std::vector<int32_t> slotTable;
+  std::vector<std::vector<int32_t>> tables; ///< by parameter
   int64_t allBytes = 0;
   uint64_t changes = 0;
   std::atomic<int64_t> bytesRead{0};

@@ -24,6 +24,7 @@
 
 namespace moira::runtime {
 
+class Adaptation;
 class ResidualPool;
 
 /// A context and its workers' arenas. Used again for every step. Generated
@@ -49,8 +50,16 @@ public:
   /// What transfers go through: the communicator, or copies within this rank.
   Communicator &link();
   /// What this rank says of itself in each layer of the next step; `plan` and
-  /// `layer` are filled in there.
-  void setRecord(const RankRecord &mine) { record = mine; }
+  /// `layer` are filled in there, and `seconds` from those of the layers, which
+  /// stay in place. `given` is told what all ranks said and may change `plans`;
+  /// null: nobody is.
+  void setRecord(const RankRecord &mine, const std::vector<double> &seconds,
+                 Adaptation *given, std::vector<moira_plan> &plans) {
+    record = mine;
+    layerSeconds = &seconds;
+    adaptation = given;
+    layerPlans = &plans;
+  }
 
   /// Where results from index `from` on come from in the next step; null: all
   /// are allocated.
@@ -95,6 +104,7 @@ private:
   }
   const moira_plan *planOf(const char *function, int64_t layer);
   void note(const char *function, const Status &status);
+  void adapt(size_t place, int64_t experts, const int32_t *matrix);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
                     int32_t *matrix);
   int64_t receiveSizes(const moira_exchange &exchange, int32_t *groups);
@@ -111,6 +121,9 @@ private:
   std::shared_ptr<Communicator> communicator;
   std::unique_ptr<Communicator> alone; ///< made when first needed
   RankRecord record;
+  const std::vector<double> *layerSeconds = nullptr;
+  Adaptation *adaptation = nullptr;
+  std::vector<moira_plan> *layerPlans = nullptr;
   StepRecorder steps;
   ComputeCharges computed{steps};
   std::vector<int32_t> chunkRows; ///< of the product that is charged
@@ -121,6 +134,10 @@ private:
   std::vector<bool> made; ///< results that the step has asked for
   std::string message;    ///< of the error; written by the thread that set it
 };
+
+/// A hash of a plan as ranks compare it: of variants that differ in their rows
+/// alone the first one's. `entry` may be null.
+uint64_t hashPlanOf(const EntrySpec *entry, moira_plan plan, int ranks);
 
 /// What moira_ctx.api points to.
 const moira_api &apiTable();

@@ -4,6 +4,7 @@
 // The part of a step that knows of other ranks.
 
 #include "collective/VirtualClock.h"
+#include "session/Adaptation.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
@@ -36,6 +37,19 @@ void StepContext::note(const char *function, const Status &status) {
          communicator ? status.message : status.within(function).message);
 }
 
+uint64_t moira::runtime::hashPlanOf(const EntrySpec *entry, moira_plan plan,
+                                    int ranks) {
+  // Variants for few and for many rows say the same to other ranks: which one
+  // runs is each rank's own affair.
+  auto talksAlike = [&](const VariantSpec &a, const VariantSpec &b) {
+    return a.copies >= 0 && a.copies == b.copies && a.schedule == b.schedule;
+  };
+  for (uint32_t v = 0; entry && v < plan.variant; ++v)
+    if (talksAlike(entry->variants[v], entry->variants[plan.variant]))
+      plan.variant = v;
+  return hashPlan(plan, ranks);
+}
+
 /// The plan of a layer, outside of loop bodies only; null on failure.
 const moira_plan *StepContext::planOf(const char *function, int64_t layer) {
   if (!checkNotInBody(function))
@@ -56,13 +70,38 @@ void StepContext::gatherCounts(int64_t layer, int64_t experts,
   if (!plan)
     return;
   RankRecord mine = record;
-  mine.plan = hashPlan(*plan, ctx.ranks);
+  size_t place = size_t(plan - ctx.plan);
+  mine.plan = hashPlanOf(entry, *plan, ctx.ranks);
+  if (layerSeconds && place < layerSeconds->size())
+    mine.seconds = (*layerSeconds)[place];
   waiting(layer, [&] {
     note("gather_counts",
          link().gatherCounts(layer, experts, counts, mine, matrix));
   });
-  if (!hasFailed())
-    steps.matrix(layer, experts, ctx.ranks, matrix);
+  if (hasFailed())
+    return;
+  steps.matrix(layer, experts, ctx.ranks, matrix);
+  if (adaptation)
+    adapt(place, experts, matrix);
+}
+
+/// Tells who decides what the ranks said in a layer, and follows.
+void StepContext::adapt(size_t place, int64_t experts, const int32_t *matrix) {
+  if (experts != adaptation->experts(place))
+    return fail(MOIRA_FAILED, concat("gather_counts: expected the ",
+                                     adaptation->experts(place),
+                                     " experts of the layer, got ", experts));
+  Result<bool> changed = adaptation->gathered(place, link().records(), matrix);
+  if (!changed.ok())
+    return fail(changed.status().code, changed.status().message);
+  if (!*changed)
+    return;
+  moira_plan &plan = (*layerPlans)[place];
+  plan.degree = adaptation->plan(place).degree;
+  plan.exchange = adaptation->plan(place).exchange;
+  const Decision &decision = adaptation->decision(place);
+  steps.replanned(place, plan);
+  steps.planned(place, {}, decision.seconds, reasonName(decision.reason));
 }
 
 int64_t StepContext::receiveSizes(const moira_exchange &exchange,

@@ -55,10 +55,20 @@ void StepRecorder::begin(int64_t step, int32_t entry, int32_t variant,
     layer.seconds.fill(0);
     layer.matrix.clear();
     layer.bytesSent = layer.bytesReceived = 0;
+    layer.shadows.clear();
+    layer.predicted = 0;
+    layer.reason = "";
   }
   inside = nullptr;
   current = &row.seconds[MOIRA_PART_OTHER];
   started = since = now();
+}
+
+double LayerRow::total() const {
+  double sum = 0;
+  for (double part : seconds)
+    sum += part;
+  return sum;
 }
 
 LayerRow *StepRecorder::find(int64_t layer) {
@@ -128,6 +138,19 @@ void StepRecorder::matrix(int64_t layer, int64_t experts, int64_t ranks,
     found->matrix.assign(ranks * experts, 0);
   for (int64_t i = 0; i < ranks * experts; ++i)
     found->matrix[i] += rows[i];
+}
+
+void StepRecorder::planned(size_t place, const std::vector<int32_t> &shadows,
+                           double predicted, const char *reason) {
+  LayerRow &layer = row.layers[place];
+  layer.shadows = shadows;
+  layer.predicted = predicted;
+  layer.reason = reason;
+}
+
+void StepRecorder::replanned(size_t place, const moira_plan &plan) {
+  row.layers[place].plan = plan;
+  row.layers[place].plan.slot_table = nullptr;
 }
 
 void StepRecorder::moved(int64_t layer, int64_t bytesSent,
