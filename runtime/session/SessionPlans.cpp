@@ -46,6 +46,8 @@ Status Session::Impl::setPlan(std::optional<int64_t> layer,
   // Weights that now stand in other slots must be bound again.
   MOIRA_RETURN_IF_ERROR(parameters.place(
       step.context()->rank, step.context()->ranks, std::move(*tables)));
+  if (!next->hasTablesOf(layerPlans))
+    shadows.forget();
   layerPlans = std::move(*next);
   return moveAdaptations();
 }

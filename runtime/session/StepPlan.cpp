@@ -54,6 +54,26 @@ const Placement *LayerPlans::placement(int64_t layer) const {
   return lasting && lasting->shape ? &lasting->placement : nullptr;
 }
 
+const std::vector<int32_t> &LayerPlans::lastingTable(int64_t layer) const {
+  return find(layer)->table;
+}
+
+std::vector<int64_t> LayerPlans::layers() const {
+  std::vector<int64_t> indices;
+  for (const Lasting &lasting : list)
+    indices.push_back(lasting.layer);
+  return indices;
+}
+
+std::vector<int64_t> LayerPlans::parametersOf(int64_t layer) const {
+  std::vector<int64_t> rows;
+  const Lasting *lasting = find(layer);
+  for (size_t i = 0; lasting && i < manifest->parameters.size(); ++i)
+    if (manifest->parameters[i].placement && reads(*lasting, int64_t(i)))
+      rows.push_back(int64_t(i));
+  return rows;
+}
+
 Status LayerPlans::set(Lasting &lasting, const PlanOptions &plan) const {
   lasting.table = plan.slotTable;
   if (lasting.shape) {
@@ -140,6 +160,13 @@ Result<std::vector<std::vector<int32_t>>> LayerPlans::tables() const {
     tables[i] = first ? first->table : others.table;
   }
   return tables;
+}
+
+bool LayerPlans::hasTablesOf(const LayerPlans &other) const {
+  for (size_t i = 0; i < list.size(); ++i)
+    if (list[i].table != other.list[i].table)
+      return false;
+  return true;
 }
 
 void LayerPlans::fill(const EntrySpec &entry,
