@@ -65,12 +65,13 @@ struct LayerWeightSpec {
 
 /// What `LayerShape` of cost/ needs beside the placement: bytes of rows, whole.
 struct LayerCostSpec {
-  int64_t rowBytes = 0;            ///< to experts
-  int64_t resultBytes = 0;         ///< back, r = 1
-  int64_t partialBytes = 0;        ///< back, r > 1: sums to add
-  int64_t resultGradientBytes = 0; ///< way back, to experts; r > 1: partialBytes
-  int64_t rowGradientBytes = 0;    ///< way back, to tokens
-  int64_t hiddenBytes = 0;         ///< inside of an expert, all shards together
+  int64_t rowBytes = 0;     ///< to experts
+  int64_t resultBytes = 0;  ///< back, r = 1
+  int64_t partialBytes = 0; ///< back, r > 1: sums to add
+  int64_t resultGradientBytes =
+      0;                        ///< way back, to experts; r > 1: partialBytes
+  int64_t rowGradientBytes = 0; ///< way back, to tokens
+  int64_t hiddenBytes = 0;      ///< inside of an expert, all shards together
   std::vector<LayerWeightSpec> weights;
 };
 

@@ -228,15 +228,12 @@ static Json toJson(const TensorSpec &tensor) {
 }
 
 static Json toJson(const VariantSpec &variant) {
-  Json json = {{"name", variant.name},
-               {"row_class", variant.rowClass},
-               {"min_rows", variant.minRows},
-               {"step", variant.step},
-               {"workspace", variant.workspace},
-               {"shapes", variant.shapes},
-               {"numerics", variant.numerics},
-               {"qualified", variant.qualified},
-               {"schedule", variant.schedule}};
+  Json json = {
+      {"name", variant.name},           {"row_class", variant.rowClass},
+      {"min_rows", variant.minRows},    {"step", variant.step},
+      {"workspace", variant.workspace}, {"shapes", variant.shapes},
+      {"numerics", variant.numerics},   {"qualified", variant.qualified},
+      {"schedule", variant.schedule}};
   if (variant.copies >= 0)
     json["copies"] = variant.copies;
   if (variant.peakBytes > 0)

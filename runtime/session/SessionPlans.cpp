@@ -21,7 +21,7 @@ StepPlan &Session::Impl::choosePlan(int entry,
   stepPlan.pool = nullptr;
   stepPlan.pooledFrom = 0;
   stepPlan.forwardStep = -1;
-  layerPlans.fill(spec, stepPlan.layers);
+  layerPlans.fill(spec, stepPlan.variant, stepPlan.layers);
   return stepPlan;
 }
 

@@ -37,6 +37,11 @@ LayerPlans::LayerPlans(const Manifest &manifest, int ranks)
       }
       if (spec.placement && entry.ranks == ranks)
         place->shape = spec.placement;
+      if (!spec.cost)
+        continue;
+      place->parameters.emplace();
+      for (const LayerWeightSpec &weight : spec.cost->weights)
+        place->parameters->push_back(weight.parameter);
     }
   for (Lasting &lasting : list)
     (void)set(lasting, PlanOptions()); // the default fits all layers
@@ -132,6 +137,8 @@ Result<LayerPlans> LayerPlans::with(std::optional<int64_t> layer,
 bool LayerPlans::reads(const Lasting &lasting, int64_t parameter) const {
   if (!lasting.shape)
     return false;
+  if (const auto &list = lasting.parameters)
+    return std::find(list->begin(), list->end(), parameter) != list->end();
   const ParameterSpec &spec = manifest->parameters[parameter];
   return spec.placement->experts == lasting.shape->experts &&
          spec.placement->shards == lasting.shape->shards &&
@@ -169,13 +176,20 @@ bool LayerPlans::hasTablesOf(const LayerPlans &other) const {
   return true;
 }
 
-void LayerPlans::fill(const EntrySpec &entry,
+void LayerPlans::fill(const EntrySpec &entry, int variant,
                       std::vector<LayerRun> &layers) const {
   layers.resize(std::max<size_t>(1, entry.layers.size()));
   if (entry.layers.empty())
     layers.front() = others;
-  for (size_t i = 0; i < entry.layers.size(); ++i)
-    layers[i] = find(entry.layers[i].index)->run;
+  bool gathersAll = entry.variants[variant].copies == 0;
+  for (size_t i = 0; i < entry.layers.size(); ++i) {
+    const Lasting &lasting = *find(entry.layers[i].index);
+    layers[i] = lasting.run;
+    if (gathersAll && !layers[i].shadows.empty()) {
+      layers[i].shadows.clear();
+      layers[i].table = lasting.table;
+    }
+  }
 }
 
 Status LayerPlans::writeTable(int64_t layer, LayerRun &run) const {

@@ -61,9 +61,11 @@ public:
   /// Whether every layer's lasting table is that of the other plans.
   bool hasTablesOf(const LayerPlans &other) const;
 
-  /// What the layers of an entry run with. Allocates nothing where `layers`
-  /// has had these sizes.
-  void fill(const EntrySpec &entry, std::vector<LayerRun> &layers) const;
+  /// What the layers of an entry run with. A variant with r = 0, where every
+  /// rank gathers all experts anyway, has no shadows. Allocates nothing where
+  /// `layers` has had these sizes.
+  void fill(const EntrySpec &entry, int variant,
+            std::vector<LayerRun> &layers) const;
 
   /// Writes run.table for run.shadows over the lasting table of a layer. Fails
   /// with MOIRA_INVALID_ARGUMENT where an expert is out of range or a rank has
@@ -82,7 +84,9 @@ private:
   struct Lasting {
     int64_t layer = 0;
     std::optional<LayerPlacement> shape; ///< of a layer for these ranks
-    std::vector<int32_t> table;          ///< without shadows
+    /// Rows of its experts, where the manifest says so.
+    std::optional<std::vector<int64_t>> parameters;
+    std::vector<int32_t> table; ///< without shadows
     Placement placement;
     LayerRun run;
   };

@@ -26,6 +26,7 @@ struct RankSession {
       : rank(group.rank()) {
     SessionOptions options;
     options.threads = 1;
+    options.statisticsSteps = 2;
     // The test's own communicator ends after the session.
     options.communicator = std::shared_ptr<Communicator>(&group, [](auto *) {});
     auto created = Session::create(P::make(gathered), options);
@@ -59,11 +60,6 @@ CommunicatorOptions twoNodes() {
   return options;
 }
 
-AdaptOptions withoutShadows() {
-  AdaptOptions options;
-  options.maxShadows = 0;
-  return options;
-}
 
 std::string fileOf(const char *name) {
   return (std::filesystem::path(testing::TempDir()) / name).string();
@@ -76,7 +72,7 @@ TEST(AdaptingSession, ResultsAreRightWhateverIsChosen) {
   std::set<std::string> seen;
   expectRanks(P::ranks, twoNodes(), [&](Communicator &group) {
     RankSession rank(group);
-    EXPECT_OK(rank.session->adapt("main", withoutShadows()));
+    EXPECT_OK(rank.session->adapt("main", AdaptOptions()));
     for (int step = 0; step < 300; ++step) {
       MOIRA_RETURN_IF_ERROR(rank.step(step));
       std::lock_guard<std::mutex> lock(mutex);
@@ -90,7 +86,7 @@ TEST(AdaptingSession, ResultsAreRightWhateverIsChosen) {
 TEST(AdaptingSession, ThousandSwitchesMoveNothingAndChangeNoBit) {
   expectRanks(P::ranks, twoNodes(), [&](Communicator &group) {
     RankSession rank(group);
-    EXPECT_OK(rank.session->adapt("main", withoutShadows()));
+    EXPECT_OK(rank.session->adapt("main", AdaptOptions()));
     std::vector<Candidate> all = *rank.session->candidates("main");
     EXPECT_GE(all.size(), 9u);
     MemoryFigures before;
@@ -129,7 +125,7 @@ TEST(AdaptingSession, AFailedStepLeavesAllRanksAlike) {
   for (int lag : {0, 1})
     expectRanks(P::ranks, {}, [&](Communicator &group) {
       RankSession rank(group);
-      AdaptOptions options = withoutShadows();
+      AdaptOptions options;
       options.selection.lag = lag;
       options.selection.fixed = 1;
       EXPECT_OK(rank.session->adapt("main", options));
@@ -153,7 +149,7 @@ TEST(AdaptingSession, WithinAStepDegreesFollowItsOwnLoads) {
   std::set<int> degrees;
   expectRanks(P::ranks, {}, [&](Communicator &group) {
     RankSession rank(group);
-    AdaptOptions options = withoutShadows();
+    AdaptOptions options;
     options.selection.lag = 0;
     options.selection.fixed = 1; // r = 1
     options.selection.trialSpacing = 1;
@@ -179,7 +175,7 @@ TEST(AdaptingSession, WithinAStepDegreesFollowItsOwnLoads) {
 TEST(AdaptingSession, AForbiddenVariantIsLeftWithTheNextRecord) {
   expectRanks(P::ranks, {}, [&](Communicator &group) {
     RankSession rank(group);
-    AdaptOptions options = withoutShadows();
+    AdaptOptions options;
     options.selection.mode = SelectionMode::Fixed;
     EXPECT_OK(rank.session->adapt("main", options));
     MOIRA_RETURN_IF_ERROR(rank.step(0));
@@ -202,7 +198,7 @@ TEST(AdaptingSession, AForbiddenVariantIsLeftWithTheNextRecord) {
 TEST(AdaptingSession, OfOneNumericsClass) {
   expectRanks(P::ranks, {}, [&](Communicator &group) {
     RankSession rank(group, "other");
-    AdaptOptions options = withoutShadows();
+    AdaptOptions options;
     options.selection.numerics = "f32";
     EXPECT_OK(rank.session->adapt("main", options));
     for (int step = 0; step < 40; ++step) {
@@ -219,7 +215,7 @@ TEST(AdaptingSession, AReplayMakesTheSameDecisions) {
   for (int run : {0, 1})
     expectRanks(P::ranks, twoNodes(), [&](Communicator &group) {
       RankSession rank(group);
-      AdaptOptions options = withoutShadows();
+      AdaptOptions options;
       (run == 0 ? options.flightLog : options.replay) = file;
       EXPECT_OK(rank.session->adapt("main", options));
       for (int step = 0; step < 50; ++step) {
@@ -256,7 +252,7 @@ TEST(AdaptingSession, LearnedTablesOutliveASession) {
   for (int run : {0, 1})
     expectRanks(P::ranks, {}, [&](Communicator &group) {
       RankSession rank(group);
-      EXPECT_OK(rank.session->adapt("main", withoutShadows()));
+      EXPECT_OK(rank.session->adapt("main", AdaptOptions()));
       if (run == 1) {
         EXPECT_ERROR(rank.session->loadLearned("main", "{}"), MOIRA_DATA_LOSS,
                      "learned table.format: expected a value, got none");
@@ -277,7 +273,7 @@ TEST(AdaptingSession, LearnedTablesOutliveASession) {
 TEST(AdaptingSession, SaysWhy) {
   expectRanks(P::ranks, {}, [&](Communicator &group) {
     RankSession rank(group);
-    EXPECT_OK(rank.session->adapt("main", withoutShadows()));
+    EXPECT_OK(rank.session->adapt("main", AdaptOptions()));
     for (int step = 0; step < 5; ++step)
       MOIRA_RETURN_IF_ERROR(rank.step(0));
     StepRow row = rank.session->statistics().back();
@@ -315,7 +311,7 @@ TEST(AdaptingSession, RefusesWhatDoesNotFit) {
     options.flightLog = fileOf("no-such-folder/x");
     Status status = rank.session->adapt("main", options);
     EXPECT_EQ(status.ok(), rank.rank != 0); // who writes it
-    EXPECT_OK(rank.session->adapt("main", withoutShadows()));
+    EXPECT_OK(rank.session->adapt("main", AdaptOptions()));
     EXPECT_OK(rank.session->stopAdapting("main"));
     EXPECT_OK(rank.step(0));
     EXPECT_STREQ(rank.session->statistics().back().layers[0].reason, "");
@@ -326,7 +322,7 @@ TEST(AdaptingSession, RefusesWhatDoesNotFit) {
 TEST(AdaptingSession, TenThousandStepsHoldNoMoreMemory) {
   expectRanks(P::ranks, {}, [&](Communicator &group) {
     RankSession rank(group);
-    EXPECT_OK(rank.session->adapt("main", withoutShadows()));
+    EXPECT_OK(rank.session->adapt("main", AdaptOptions()));
     MemoryFigures before;
     for (int step = 0; step < 10000; ++step) {
       MOIRA_RETURN_IF_ERROR(rank.step(step % 1000));

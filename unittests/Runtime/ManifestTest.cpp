@@ -370,7 +370,8 @@ TEST(Manifest, ErrorsNameThePlace) {
        "parameters[0].name: expected '{}' in the name of a parameter with one "
        "tensor per slice, got "
        "'model.layers.0.mlp.experts.gate_proj.weight'"},
-      {"4194304", "4611686018427387904",
+      {"\"packed_slice_bytes\": 4194304",
+       "\"packed_slice_bytes\": 4611686018427387904",
        "parameters[0].packed_slice_bytes: expected all slices to fit 64 bits, "
        "got 64 slices of 4611686018427387904 bytes"},
       {"[1024, 2048]", "[-1, 2048]",
