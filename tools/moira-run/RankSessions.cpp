@@ -115,6 +115,8 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   results[place].clear();
   if (!grad)
     return session.invoke(entry, views, results[place]);
+  // What training sends because weights have changed is sent here too.
+  session.touchParameters();
   size_t own = manifest.entries[manifest.findEntry(entry)].inputs.size();
   std::vector<TensorView> given(views.begin(), views.begin() + own);
   std::vector<TensorView> of(views.begin() + own, views.end());

@@ -96,6 +96,8 @@ void Report::printJson(llvm::raw_ostream &stream) const {
     object["ranks"] = ranksToJson(*this);
   if (!steps.empty())
     object["steps"] = json::Array(steps);
+  if (!plans.empty())
+    object["plans"] = json::Array(plans);
   if (verification)
     object["verify"] = verificationToJson(*verification);
   stream << llvm::formatv("{0:2}\n", json::Value(std::move(object)));

@@ -27,6 +27,15 @@ StepCommandLine::StepCommandLine(cl::OptionCategory &category)
                      "spiky-training; or a .npy file [steps, layers, experts] "
                      "or [steps, ranks, layers, experts], each of whose steps "
                      "stands for so many (default: 1)")),
+      hold("hold", cl::init("1"), cl::value_desc("steps"), cl::cat(category),
+           cl::desc("Steps that tokens and numbers stay for once drawn "
+                    "(default: 1)")),
+      picture("picture", cl::value_desc("file"), cl::cat(category),
+              cl::desc("Draw the steps: times of the run and of fixed plans, "
+                       "decisions, loads, as .svg (with --compare-plans)")),
+      comparePlans("compare-plans", cl::cat(category),
+                   cl::desc("Say of each step what every fixed plan would "
+                            "have taken, on the calibrated virtual clock")),
       vary("vary", cl::value_desc("name=numbers"), cl::cat(category),
            cl::desc("A scalar input that is one of these numbers in each of "
                     "the --steps: f=1,1.25,2,4")) {}
@@ -41,6 +50,7 @@ llvm::StringRef StepOptions::asked() const {
   return !loads.empty()    ? "loads"
          : !varied.empty() ? "vary"
          : tokens          ? "tokens"
+         : comparePlans    ? "compare-plans"
                            : "";
 }
 
@@ -95,6 +105,17 @@ llvm::Error StepCommandLine::read(StepOptions &options) const {
     return error;
   if (llvm::Error error = readLoads(loads.getValue(), options))
     return error;
+  if (llvm::Error error = readInto(options.hold, hold, 1, 10000000))
+    return error;
+  options.comparePlans = comparePlans;
+  options.picture = picture;
+  if (!options.picture.empty() &&
+      (!options.comparePlans ||
+       !llvm::StringRef(options.picture).ends_with(".svg")))
+    return expected("picture",
+                    "a file name that ends in .svg, with "
+                    "--compare-plans beside it",
+                    options.picture);
   for (const std::string &text : vary)
     if (llvm::Error error = readVaried(text, options))
       return error;

@@ -35,6 +35,11 @@ struct StepOptions {
   };
   std::vector<Varied> varied;
 
+  /// Steps that each draw of tokens and numbers holds for.
+  int64_t hold = 1;
+  bool comparePlans = false; ///< also time every fixed plan
+  std::string picture;       ///< .svg; empty: none
+
   bool active() const { return steps > 0; }
   /// The option that asks for steps that differ; empty: none.
   llvm::StringRef asked() const;
@@ -47,7 +52,8 @@ struct StepCommandLine {
 
   llvm::Error read(StepOptions &options) const;
 
-  llvm::cl::opt<std::string> steps, loads;
+  llvm::cl::opt<std::string> steps, loads, hold, picture;
+  llvm::cl::opt<bool> comparePlans;
   llvm::cl::list<std::string> vary;
 };
 

@@ -124,8 +124,9 @@ void StepSource::choose(Gate &gate) {
 }
 
 llvm::Error StepSource::next() {
-  Draws draws(streamKey(options->seed, "steps"), 0, uint32_t(step),
-              uint32_t(step >> 32));
+  int64_t draw = step / options->hold;
+  Draws draws(streamKey(options->seed, "steps"), 0, uint32_t(draw),
+              uint32_t(draw >> 32));
   // Drawn whether used or not: one option changes nothing for another.
   double place = draws.uniform();
   if (options->tokens) {

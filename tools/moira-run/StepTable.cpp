@@ -41,8 +41,11 @@ static std::string planOf(const EntrySpec &entry, const StepRow &row,
       candidate.plan.copies = spec.placement->copies;
   candidate.plan.schedule = variant.schedule == "groups" ? MOIRA_SCHEDULE_GROUPS
                                                          : MOIRA_SCHEDULE_EQUAL;
+  if (variant.copies >= 0)
+    candidate.plan.copies = variant.copies;
   candidate.plan.degree = layer.plan.degree;
   candidate.plan.exchange = layer.plan.exchange;
+  candidate.plan.shadows = static_cast<int>(layer.shadows.size());
   return candidate.describe();
 }
 
@@ -58,6 +61,10 @@ StepRecord tools::describeStep(const EntrySpec &entry, const StepRow &row,
     plans.push_back(planOf(entry, row, layer));
     record.counts.push_back(layer.counts);
     record.dropped += layer.dropped;
+    // Layers one after the other.
+    if (layer.predicted > 0)
+      record.predicted = layer.predicted +
+                         (std::isnan(record.predicted) ? 0 : record.predicted);
   }
   // Layers that all run the same are named once.
   if (!plans.empty() && llvm::all_equal(plans))
@@ -86,6 +93,11 @@ std::string StepTable::line(const StepRecord &record) const {
 }
 
 void StepTable::add(StepRecord record) {
+  if (!record.fixed.empty()) {
+    auto least = std::min_element(record.fixed.begin(), record.fixed.end());
+    record.best = *least;
+    record.bestPlan = plans[least - record.fixed.begin()];
+  }
   steps.push_back(std::move(record));
   if (quiet)
     return;
@@ -122,6 +134,7 @@ json::Array StepTable::toJson() const {
     if (!std::isnan(record.best)) {
       object["best_fixed"] = record.bestPlan;
       object["best_fixed_seconds"] = record.best;
+      object["fixed_seconds"] = json::Array(record.fixed);
     }
     list.push_back(std::move(object));
   }

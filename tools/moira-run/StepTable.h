@@ -31,6 +31,7 @@ struct StepRecord {
   /// The fixed plan that would have been fastest; NaN and empty: not asked for.
   double best = NAN;
   std::string bestPlan;
+  std::vector<double> fixed; ///< seconds of every fixed plan; or empty
   std::vector<std::vector<int32_t>> counts; ///< rows by layer and expert
 };
 
@@ -49,8 +50,11 @@ public:
   /// `quiet` shows nothing.
   StepTable(llvm::raw_ostream &stream, bool quiet);
 
+  /// Of --compare-plans: before the first step.
+  void setPlans(std::vector<std::string> names) { plans = std::move(names); }
   void add(StepRecord record);
   const std::vector<StepRecord> &records() const { return steps; }
+  const std::vector<std::string> &planNames() const { return plans; }
   llvm::json::Array toJson() const;
 
 private:
@@ -59,6 +63,7 @@ private:
   llvm::raw_ostream &stream;
   const bool quiet, inPlace;
   std::vector<StepRecord> steps;
+  std::vector<std::string> plans;
   size_t shown = 0; ///< lines that are redrawn
 };
 

@@ -8,6 +8,7 @@
 #include "LoadedProgram.h"
 #include "Options.h"
 #include "Outputs.h"
+#include "PlanComparison.h"
 #include "RankSessions.h"
 #include "Report.h"
 #include "StepSource.h"
@@ -201,6 +202,17 @@ llvm::Error Run::runDifferentSteps() {
   if (!source)
     return source.takeError();
   StepTable table(llvm::outs(), options.json || !grid->isFirst());
+  std::unique_ptr<PlanComparison> comparison;
+  if (options.steps.comparePlans) {
+    auto made = PlanComparison::create(program->entry(), *grid, options.grad);
+    if (!made)
+      return made.takeError();
+    comparison = std::move(*made);
+    std::vector<std::string> names;
+    for (const Candidate &plan : comparison->plans())
+      names.push_back(plan.describe());
+    table.setPlans(std::move(names));
+  }
   for (int64_t step = 0; step < options.steps.steps; ++step) {
     if (llvm::Error error = source->next())
       return error;
@@ -213,14 +225,23 @@ llvm::Error Run::runDifferentSteps() {
     llvm::Expected<StepRow> row = sessions->sumStep();
     if (!row)
       return row.takeError();
-    table.add(describeStep(program->entry(), *row, step, inputs->tokens(),
-                           times->front()));
+    StepRecord record = describeStep(program->entry(), *row, step,
+                                     inputs->tokens(), times->front());
+    if (comparison) {
+      auto fixed = comparison->times(*row);
+      if (!fixed)
+        return fixed.takeError();
+      record.fixed = std::move(*fixed);
+    }
+    table.add(std::move(record));
     (step == 0 ? report.firstSeconds : report.repeats.emplace_back()) =
         times->front();
     if (options.grad)
       report.backward.push_back(sessions->backwardTimes().front());
   }
   report.steps = table.toJson();
+  for (const std::string &name : table.planNames())
+    report.plans.push_back(name);
   return llvm::Error::success();
 }
 
