@@ -43,7 +43,8 @@ Calibration moira::runtime::assumedCalibration(const LayerSpec &layer) {
   return assumed;
 }
 
-static LayerShape shapeOf(const EntrySpec &entry, const LayerSpec &layer) {
+LayerShape moira::runtime::shapeOf(const EntrySpec &entry,
+                                   const LayerSpec &layer) {
   LayerShape shape;
   shape.ranks = entry.ranks;
   shape.experts = layer.placement->experts;

@@ -85,9 +85,9 @@ struct Api {
                   concat("enter: expected a layer and part of the entry, got "
                          "layer ",
                          layer, " part ", part));
+      step.prepareLayer(layer);
       if (!step.hasFailed())
         step.computed.enter(layer, part);
-      step.prepareLayer(layer);
       return true;
     });
   }

@@ -35,7 +35,8 @@ struct CommandLine {
       "tokens", cl::value_desc("number|list"), cl::cat(category),
       cl::desc("Size of every dynamic dimension that no input file gives, of "
                "all ranks together, which share it evenly (default: 256); or "
-               "the tokens of each rank: 5,0,7,3")};
+               "the tokens of each rank: 5,0,7,3; or, drawn in each of the "
+               "--steps, log-uniform:LEAST-MOST")};
   cl::opt<std::string> output{
       "output", cl::value_desc("file"), cl::cat(category),
       cl::desc("Write the results: y.npy (one result) or y.safetensors")};
@@ -96,6 +97,7 @@ struct CommandLine {
       cl::desc("Write the IR after each phase into this folder")};
   RankCommandLine grid{category};
   AdaptCommandLine adapt{category};
+  StepCommandLine steps{category};
 };
 } // namespace
 
@@ -120,7 +122,13 @@ static llvm::Error readVerify(const CommandLine &line, RunOptions &options) {
 static llvm::Error readNumbers(const CommandLine &line, RunOptions &options) {
   if (llvm::Error error = readInto(options.seed, line.seed, 0, INT64_MAX))
     return error;
-  if (llvm::StringRef(line.tokens).contains(',')) {
+  auto range = parseTokenRange(line.tokens.getValue());
+  if (!range)
+    return range.takeError();
+  options.steps.tokens = *range;
+  if (*range) {
+    options.tokens = (*range)->second;
+  } else if (llvm::StringRef(line.tokens).contains(',')) {
     llvm::Expected<std::vector<int64_t>> list = parseTokenList(line.tokens);
     if (!list)
       return list.takeError();
@@ -193,6 +201,17 @@ static llvm::Error checkTogether(const CommandLine &line,
     return llvm::createStringError(
         "--" + options.grid.compiledOption +
         ": expected a program to compile, got a bundle, which has this fixed");
+  if (!options.steps.loads.empty() && options.isBundle)
+    return llvm::createStringError(
+        "--loads: expected a program to compile, got a bundle, whose gates "
+        "choose themselves");
+  if (!options.steps.loads.empty() && options.verify)
+    return llvm::createStringError("--loads: expected no --verify beside it, "
+                                   "which compares what gates choose");
+  if (options.steps.active() && options.repeat > 0)
+    return llvm::createStringError(
+        "--steps: expected no --repeat beside it, got " +
+        llvm::Twine(options.repeat));
   llvm::StringRef extension = llvm::sys::path::extension(options.output);
   if (!options.output.empty() && extension != ".npy" &&
       extension != ".safetensors")
@@ -235,6 +254,9 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
     return error;
   if (llvm::Error error = line.adapt.read(options.adapt))
     return error;
+  if (llvm::Error error = line.steps.read(options.steps))
+    return error;
+  options.jit.pipeline.replayRouting = !options.steps.loads.empty();
   options.jit.pipeline.copies = options.grid.copies;
   options.jit.pipeline.spareSlots = options.grid.spareSlots;
   options.jit.pipeline.schedule = options.grid.schedule;

@@ -5,6 +5,7 @@
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
 #include "support/Adapt.h"
+#include "StepOptions.h"
 #include "support/RankOptions.h"
 
 #include "moira/jit.h"
@@ -32,6 +33,7 @@ struct RunOptions {
   std::optional<int64_t> tokens;
   RankOptions grid;
   AdaptChoices adapt;
+  StepOptions steps;
 
   bool grad = false; ///< forward and backward
   bool verify = false;

@@ -102,6 +102,10 @@ void Report::printJson(llvm::raw_ostream &stream) const {
     object["ranks"] = ranksToJson(*this);
   if (!explanationJson.empty())
     object["explain"] = llvm::cantFail(json::parse(explanationJson));
+  if (!steps.empty())
+    object["steps"] = json::Array(steps);
+  if (!plans.empty())
+    object["plans"] = json::Array(plans);
   if (verification)
     object["verify"] = verificationToJson(*verification);
   stream << llvm::formatv("{0:2}\n", json::Value(std::move(object)));

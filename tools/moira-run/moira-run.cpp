@@ -8,8 +8,11 @@
 #include "LoadedProgram.h"
 #include "Options.h"
 #include "Outputs.h"
+#include "PlanComparison.h"
 #include "RankSessions.h"
 #include "Report.h"
+#include "StepSource.h"
+#include "StepTable.h"
 #include "Verify.h"
 #include "Weights.h"
 #include "support/Progress.h"
@@ -49,6 +52,7 @@ private:
   llvm::Error fill();
   llvm::Error bind();
   llvm::Error runSteps();
+  llvm::Error runDifferentSteps();
   llvm::Error gather();
   void describe();
   llvm::Error explain();
@@ -176,9 +180,9 @@ llvm::Error Run::checkMemory() {
 }
 
 /// The tokens of this process's ranks; of all ranks where this process compares
-/// with the oracle.
+/// with the oracle, or ranks do not always have the same ones.
 llvm::Error Run::fill() {
-  if (grid->isFirst() && options.verify)
+  if ((grid->isFirst() && options.verify) || options.steps.active())
     return inputs->fill();
   Rows first = inputs->rowsOf(grid->local().front());
   Rows last = inputs->rowsOf(grid->local().back());
@@ -194,8 +198,60 @@ llvm::Error Run::bind() {
   return error;
 }
 
+/// --steps: each with tokens, numbers and loads of its own.
+llvm::Error Run::runDifferentSteps() {
+  auto source = StepSource::create(options.steps, program->entry(),
+                                   program->replayedGates(), *inputs);
+  if (!source)
+    return source.takeError();
+  StepTable table(llvm::outs(), options.json || !grid->isFirst());
+  std::unique_ptr<PlanComparison> comparison;
+  if (options.steps.comparePlans) {
+    auto made = PlanComparison::create(program->entry(), *grid, options.grad);
+    if (!made)
+      return made.takeError();
+    comparison = std::move(*made);
+    std::vector<std::string> names;
+    for (const Candidate &plan : comparison->plans())
+      names.push_back(plan.describe());
+    table.setPlans(std::move(names));
+  }
+  for (int64_t step = 0; step < options.steps.steps; ++step) {
+    if (llvm::Error error = source->next())
+      return error;
+    llvm::Expected<std::vector<double>> times =
+        sessions->run(entryName(), *inputs, 1);
+    if (!times)
+      return llvm::createStringError(options.program + ": step " +
+                                     llvm::Twine(step) + ": " +
+                                     llvm::toString(times.takeError()));
+    llvm::Expected<StepRow> row = sessions->sumStep();
+    if (!row)
+      return row.takeError();
+    StepRecord record = describeStep(program->entry(), *row, step,
+                                     inputs->tokens(), times->front());
+    if (comparison) {
+      auto fixed = comparison->times(*row);
+      if (!fixed)
+        return fixed.takeError();
+      record.fixed = std::move(*fixed);
+    }
+    table.add(std::move(record));
+    (step == 0 ? report.firstSeconds : report.repeats.emplace_back()) =
+        times->front();
+    if (options.grad)
+      report.backward.push_back(sessions->backwardTimes().front());
+  }
+  report.steps = table.toJson();
+  for (const std::string &name : table.planNames())
+    report.plans.push_back(name);
+  return llvm::Error::success();
+}
+
 llvm::Error Run::runSteps() {
   report.startSeconds = secondsSince(start);
+  if (options.steps.active())
+    return runDifferentSteps();
   llvm::Expected<std::vector<double>> times =
       sessions->run(entryName(), *inputs, 1);
   if (!times)
