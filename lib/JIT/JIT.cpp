@@ -30,7 +30,8 @@ load(CompiledObject compiled) {
     return object.takeError();
   auto resolve = [&](const char *symbol) { return (*object)->find(symbol); };
   Result<std::shared_ptr<const runtime::Program>> program =
-      runtime::Program::create(std::move(*manifest), resolve, *object);
+      runtime::Program::create(std::move(*manifest), resolve, *object, {},
+                               compiled.gpuCode);
   if (!program.ok())
     return toError(program.status());
   return *program;

@@ -4,6 +4,7 @@
 // The manifest as JSON.
 
 #include "session/Manifest.h"
+#include "session/ManifestDevice.h"
 #include "session/ManifestGradients.h"
 #include "session/ManifestLayers.h"
 #include "session/ManifestReader.h"
@@ -207,6 +208,8 @@ Result<Manifest> Manifest::parse(std::string_view json) {
       break;
     manifest.parameters.push_back(readParameter(item));
   }
+  if (root.has("device"))
+    manifest.device = readDevice(root.at("device"));
   if (error.ok())
     checkGradients(root.at("entries"), manifest);
   if (error.ok())
@@ -305,6 +308,8 @@ std::string Manifest::serialize() const {
     json["entries"].push_back(toJson(entry));
   for (const ParameterSpec &parameter : parameters)
     json["parameters"].push_back(toJson(parameter));
+  if (device)
+    json["device"] = deviceToJson(*device);
   // Text that is no UTF-8 would throw; it becomes readable instead.
   return json.dump(1, ' ', false, Json::error_handler_t::replace);
 }

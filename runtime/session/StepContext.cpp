@@ -4,6 +4,7 @@
 #include "session/StepContext.h"
 
 #include "collective/VirtualClock.h"
+#include "session/DeviceStep.h"
 #include "session/Residuals.h"
 
 #include <functional>
@@ -28,6 +29,16 @@ StepContext::StepContext(Pool *pool, std::shared_ptr<MemoryAccount> account)
   ctx.session = this;
 }
 
+Arena &StepContext::arena(int64_t worker) {
+  return gpu && worker == 0 ? gpu->arena() : *arenas[worker];
+}
+
+void StepContext::setDevice(DeviceStep *device) {
+  gpu = device;
+  // Generated code only reads it.
+  ctx.queues = gpu ? const_cast<moira_device *>(gpu->table()) : nullptr;
+}
+
 void StepContext::begin(const EntrySpec *newEntry,
                         std::vector<ResultTensor> *newResults) {
   entry = newEntry;
@@ -49,8 +60,8 @@ Status StepContext::finish() {
     if (!made[i])
       fail(MOIRA_FAILED,
            concat("expected the step to produce result ", i, ", got none"));
-  for (std::unique_ptr<Arena> &arena : arenas)
-    arena->reset();
+  for (int64_t worker = 0; worker < workers(); ++worker)
+    arena(worker).reset();
   entry = nullptr;
   results = nullptr;
   return Status(ctx.error, message);
@@ -85,7 +96,7 @@ bool StepContext::checkNotInBody(const char *function) {
 void *StepContext::allocate(int64_t worker, int64_t bytes) {
   if (!checkWorker(worker))
     return nullptr;
-  Result<void *> address = arenas[worker]->allocate(bytes);
+  Result<void *> address = arena(worker).allocate(bytes);
   if (address.ok())
     return *address;
   fail(address.status().code, address.status().message);
@@ -153,7 +164,16 @@ void *StepContext::result(int64_t index, int64_t rank, const int64_t *shape) {
     return nullptr;
   }
   made[index] = true;
-  return (*results)[index].data;
+  ResultTensor &placed = (*results)[index];
+  if (!gpu)
+    return placed.data;
+  Result<void *> there = gpu->placeResult(
+      index, placed.data, *compactBytes(placed.dtype, placed.shape));
+  if (there.ok())
+    return *there;
+  fail(there.status().code,
+       there.status().within(concat("result ", index)).message);
+  return nullptr;
 }
 
 void StepContext::parallelFor(moira_body body, void *captures, int64_t n,

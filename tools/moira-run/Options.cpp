@@ -98,6 +98,7 @@ struct CommandLine {
   RankCommandLine grid{category};
   AdaptCommandLine adapt{category};
   StepCommandLine steps{category};
+  DeviceCommandLine device{category};
 };
 } // namespace
 
@@ -262,6 +263,11 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.jit.pipeline.schedule = options.grid.schedule;
   if (options.grid.hiddenBlocks > 0)
     options.jit.pipeline.hiddenBlocks = options.grid.hiddenBlocks;
+  llvm::Expected<DeviceChoice> device = readDevice(line.device);
+  if (!device)
+    return device.takeError();
+  options.device = std::move(*device);
+  options.jit.pipeline.device = options.device.options();
   if (llvm::Error error = readCache(line, options))
     return error;
   if (llvm::Error error = checkTogether(line, options))

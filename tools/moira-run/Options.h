@@ -4,8 +4,9 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
-#include "support/Adapt.h"
 #include "StepOptions.h"
+#include "support/Adapt.h"
+#include "support/Devices.h"
 #include "support/RankOptions.h"
 
 #include "moira/jit.h"
@@ -43,6 +44,7 @@ struct RunOptions {
   std::string variant; ///< empty: chosen by rows
   int threads = 0;
   int64_t memoryLimit = 0;
+  DeviceChoice device;
   JitOptions jit;
 };
 

@@ -51,6 +51,10 @@ RankSessions::create(std::shared_ptr<const Program> program,
     session.statisticsSteps = options.grad ? 2 : 1;
     session.communicator = grid.communicator(rank);
     session.sinks = sinksOf(made->statistics, program->manifest(), rank);
+    auto device = options.device.open(rank - grid.local().front());
+    if (!device)
+      return device.takeError();
+    session.device = std::move(*device);
     // One bar for all: ranks read about the same.
     if (made->sessions.empty())
       session.progress = [&progress](int64_t done, int64_t all) {

@@ -33,6 +33,7 @@ private:
   LogicalResult convertNoise(NoiseOp noise);
   LogicalResult convertCount(CountOp count);
   LogicalResult convertAssign(AssignOp assign);
+  void reportLoads(int64_t layer, Value counts, Value sizes);
   LogicalResult convertDispatch(DispatchOp dispatch);
   LogicalResult convertCombine(CombineOp combine);
   LogicalResult convertSources(SourcesOp sources);
@@ -229,7 +230,33 @@ LogicalResult Converter::convertAssign(AssignOp assign) {
   kernel.name = launches.makeName("assign");
   buildAssignKernel(launches.getModule(), kernel);
   launch(kernel.name, argumentsWith(assign.getPriority(), {sizes, slots}));
+  if (assign.getLayerAttr())
+    reportLoads(*assign.getLayer(), assign.getCounts(), sizes);
   return success();
+}
+
+/// Tells the runtime how many rows each expert has, as the processor's lowering
+/// does.
+void Converter::reportLoads(int64_t layer, Value counts, Value sizes) {
+  static constexpr StringLiteral name = "moira_abi_loads";
+  auto module = op->getParentOfType<ModuleOp>();
+  auto loads = MemRefType::get({ShapedType::kDynamic}, b.getI32Type());
+  if (!module.lookupSymbol(name)) {
+    OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+    auto declaration = func::FuncOp::create(
+        outside, loc, name,
+        outside.getFunctionType({outside.getI64Type(), loads, loads}, {}));
+    declaration.setPrivate();
+    declaration->setAttr("moe.abi", outside.getStringAttr("loads"));
+  }
+  auto flat = [&](Value value) -> Value {
+    return value.getType() == loads
+               ? value
+               : memref::CastOp::create(b, loc, loads, value).getResult();
+  };
+  Value number = arith::ConstantIntOp::create(b, loc, b.getI64Type(), layer);
+  func::CallOp::create(b, loc, name, TypeRange(),
+                       ValueRange{number, flat(counts), flat(sizes)});
 }
 
 //===----------------------------------------------------------------------===//

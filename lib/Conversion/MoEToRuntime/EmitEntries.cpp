@@ -3,6 +3,7 @@
 
 #include "AbiBuilder.h"
 #include "Collectives.h"
+#include "DeviceCalls.h"
 #include "ManifestWriter.h"
 #include "WorkspaceBound.h"
 
@@ -36,8 +37,11 @@ struct EmitEntries : public moe::impl::EmitEntriesPassBase<EmitEntries> {
 /// Turns the memory and the results of one function into ABI calls.
 class FunctionLowering {
 public:
-  explicit FunctionLowering(func::FuncOp function)
-      : function(function), converter(function.getContext()) {}
+  /// `kernels`: of a step whose memory is a device's; null: the host's.
+  explicit FunctionLowering(func::FuncOp function,
+                            const KernelTable *kernels = nullptr)
+      : function(function), kernels(kernels), converter(function.getContext()) {
+  }
 
   LogicalResult lowerStep(ArrayRef<int64_t> parameterIndex);
   LogicalResult lowerPack();
@@ -59,6 +63,7 @@ private:
   void dropResults();
 
   func::FuncOp function;
+  const KernelTable *kernels;
   LLVMTypeConverter converter;
 };
 
@@ -124,6 +129,8 @@ LogicalResult FunctionLowering::lowerStep(ArrayRef<int64_t> parameterIndex) {
   dropResults();
   replaceAbiCalls();
   if (failed(lowerCollectives(function, converter, parameterIndex)))
+    return failure();
+  if (kernels && failed(lowerDeviceOps(function, converter, *kernels)))
     return failure();
   lowerAllocations();
   return success();
@@ -282,6 +289,11 @@ void FunctionLowering::emitStepEntry(StringRef name,
       arguments.push_back(memref::LoadOp::create(b, view, ValueRange{}));
       continue;
     }
+    // What has no dimensions comes on the host.
+    if (kernels && memref.getRank() == 0) {
+      AbiBuilder abi(b, arguments[0]);
+      data = copyToDevice(b, abi, data, getStaticBytes(memref));
+    }
     SmallVector<Value> sizes;
     Value shape;
     for (int64_t d = 0; d < memref.getRank(); ++d) {
@@ -350,11 +362,15 @@ void EmitEntries::runOnOperation() {
       return signalPassFailure();
 
   // 2. Entries of steps.
+  KernelTable kernels(module);
+  if (kernels.isForDevice())
+    manifest.setDevice(kernels.describe());
   for (auto [step, indices] : llvm::zip_equal(steps, parameterIndices)) {
     auto names = ManifestWriter::getSymbols(step);
     emitWorkspaceBound(step, names.workspace);
     emitShapeBounds(step, names.shapes);
-    FunctionLowering lowering(step);
+    bool onDevice = kernels.isForDevice() && !step->hasAttr("moe.update");
+    FunctionLowering lowering(step, onDevice ? &kernels : nullptr);
     if (failed(lowering.lowerStep(indices)))
       return signalPassFailure();
     lowering.emitStepEntry(names.step, indices);
