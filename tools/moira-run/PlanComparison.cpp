@@ -52,7 +52,8 @@ PlanComparison::create(const EntrySpec &entry, const Grid &grid,
           ": expected a placement and costs in the manifest, got none");
     auto layer = std::make_unique<Layer>();
     layer->shape = shapeOf(entry, spec);
-    layer->shape.training = layer->shape.gathersAgain = training;
+    layer->shape.training = layer->shape.gathersAgain =
+        layer->shape.backInOneChunk = training;
     layer->simulator = std::make_unique<LayerSimulator>(
         layer->shape, made->topology, made->compute, ShadowTransport::BySize);
     std::vector<int32_t> table = layer->shape.evenTable();
