@@ -96,6 +96,10 @@ struct CommandLine {
       cl::desc("Write the IR after each phase into this folder")};
   RankCommandLine grid{category};
   AdaptCommandLine adapt{category};
+  cl::opt<std::string> calibrate{
+      "calibrate", cl::value_desc("file"), cl::cat(category),
+      cl::desc("Measure what this machine takes for the parts of the program's "
+               "first layer, with at most --tokens tokens, for --calibration")};
 };
 } // namespace
 
@@ -193,6 +197,12 @@ static llvm::Error checkTogether(const CommandLine &line,
     return llvm::createStringError(
         "--" + options.grid.compiledOption +
         ": expected a program to compile, got a bundle, which has this fixed");
+  if (!options.calibrate.empty() &&
+      (options.verify || options.adapt.adapt || !options.output.empty() ||
+       options.grid.virtualClock))
+    return llvm::createStringError(
+        "--calibrate: expected no --verify, --adapt, --output or --clock "
+        "virtual beside it, got one");
   llvm::StringRef extension = llvm::sys::path::extension(options.output);
   if (!options.output.empty() && extension != ".npy" &&
       extension != ".safetensors")
@@ -235,6 +245,7 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
     return error;
   if (llvm::Error error = line.adapt.read(options.adapt))
     return error;
+  options.calibrate = line.calibrate;
   options.jit.pipeline.copies = options.grid.copies;
   options.jit.pipeline.spareSlots = options.grid.spareSlots;
   options.jit.pipeline.schedule = options.grid.schedule;

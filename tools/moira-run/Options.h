@@ -32,6 +32,7 @@ struct RunOptions {
   std::optional<int64_t> tokens;
   RankOptions grid;
   AdaptChoices adapt;
+  std::string calibrate; ///< file to measure for; empty: none
 
   bool grad = false; ///< forward and backward
   bool verify = false;

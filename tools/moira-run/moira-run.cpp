@@ -4,6 +4,7 @@
 // Runs a program: compiles it in memory or loads a bundle, finds or makes its
 // inputs and weights, runs it, and says what happened.
 
+#include "Calibrate.h"
 #include "Inputs.h"
 #include "LoadedProgram.h"
 #include "Options.h"
@@ -12,6 +13,7 @@
 #include "Report.h"
 #include "Verify.h"
 #include "Weights.h"
+#include "io/AtomicFile.h"
 #include "support/Progress.h"
 #include "support/SlotTable.h"
 
@@ -48,6 +50,7 @@ private:
   llvm::Error checkMemory();
   llvm::Error fill();
   llvm::Error bind();
+  llvm::Expected<int> measure();
   llvm::Error runSteps();
   llvm::Error gather();
   void describe();
@@ -194,6 +197,23 @@ llvm::Error Run::bind() {
   return error;
 }
 
+/// Measures this machine instead of reporting a run.
+llvm::Expected<int> Run::measure() {
+  llvm::Expected<Measurements> measured =
+      calibrate(*program, options, *grid, *sessions);
+  if (!measured)
+    return measured.takeError();
+  if (!grid->isFirst())
+    return 0;
+  std::string text = measured->calibration.toJson();
+  if (llvm::Error error = toError(
+          io::writeFile(options.calibrate, text.data(), int64_t(text.size()))
+              .within("--calibrate")))
+    return error;
+  printMeasurements(*measured, llvm::outs());
+  return 0;
+}
+
 llvm::Error Run::runSteps() {
   report.startSeconds = secondsSince(start);
   llvm::Expected<std::vector<double>> times =
@@ -332,6 +352,8 @@ llvm::Expected<int> Run::run() {
     InterruptGuard guard(*grid);
     if (llvm::Error error = bind())
       return error;
+    if (!options.calibrate.empty())
+      return measure();
     if (llvm::Error error = runSteps())
       return error;
     if (llvm::Error error = gather())
