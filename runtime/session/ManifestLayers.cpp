@@ -98,8 +98,10 @@ static void checkCost(const Reader &json, const LayerSpec &layer,
     const LayerWeightSpec &weight = layer.cost->weights[i];
     int64_t rows = manifest.parameters.size();
     if (weight.parameter >= rows) {
-      items[i].at("parameter").fail(
-          concat("expected a row below ", rows, ", got ", weight.parameter));
+      items[i]
+          .at("parameter")
+          .fail(concat("expected a row below ", rows, ", got ",
+                       weight.parameter));
       continue;
     }
     int64_t bytes = manifest.parameters[weight.parameter].packedSliceBytes;
@@ -117,10 +119,10 @@ static void checkCopies(const Reader &json, const VariantSpec &variant,
     return;
   for (const LayerSpec &layer : entry.layers)
     if (layer.placement && variant.copies > 0)
-      json.at("copies").require(
-          layer.placement->shards % variant.copies == 0,
-          concat("expected 0 or a divisor of the ", layer.placement->shards,
-                 " shards, got ", variant.copies));
+      json.at("copies").require(layer.placement->shards % variant.copies == 0,
+                                concat("expected 0 or a divisor of the ",
+                                       layer.placement->shards, " shards, got ",
+                                       variant.copies));
 }
 
 void runtime::checkLayers(const Reader &entries, const Manifest &manifest) {
