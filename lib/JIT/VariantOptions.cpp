@@ -52,7 +52,9 @@ llvm::Error moira::parseVariants(llvm::StringRef text, VariantOptions &variants,
           readList(key, value, "auto or numbers", variants.copies, readCopies);
     else if (key == "schedule")
       error = readList(key, value, "equal or groups", variants.schedules,
-                       mlir::moe::symbolizeSchedule);
+                       [](llvm::StringRef name) {
+                         return mlir::moe::symbolizeSchedule(name);
+                       });
     else if (key == "rows")
       error = readList(key, value, "decode or prefill", pipeline.rowClasses,
                        [](llvm::StringRef name) {

@@ -35,6 +35,9 @@ public:
 
 private:
   llvm::Error findExperts();
+  OwningOpRef<ModuleOp> cloneSource() const {
+    return cast<ModuleOp>(ModuleOp(source)->clone());
+  }
   std::vector<int64_t> listCopies(int64_t ranks, CompiledGrid &grid);
   /// The compiler for a unit.
   llvm::Expected<HostCompiler> create(const VariantUnit &unit) const;
@@ -107,8 +110,8 @@ std::vector<int64_t> VariantCompiler::listCopies(int64_t ranks,
       leaveOut(grid, {ranks, r, variants.schedules.front()},
                "expected a divisor of the " + std::to_string(shards) +
                    (shards == 1 ? " shard" : " shards") + " of an expert");
-  std::stable_partition(copies.begin(), copies.end(),
-                        [](int64_t r) { return r == 1; });
+  if (auto usual = llvm::find(copies, 1); usual != copies.end())
+    std::rotate(copies.begin(), usual, usual + 1);
   return copies;
 }
 
@@ -135,7 +138,7 @@ llvm::Error VariantCompiler::tryShards(const VariantUnit &unit) const {
   llvm::Expected<HostCompiler> compiler = HostCompiler::create(own);
   if (!compiler)
     return compiler.takeError();
-  OwningOpRef<ModuleOp> clone = source.clone();
+  OwningOpRef<ModuleOp> clone = cloneSource();
   return compiler->lower(*clone, Phase::Sharded);
 }
 
@@ -144,7 +147,7 @@ VariantCompiler::compile(const VariantUnit &unit) const {
   llvm::Expected<HostCompiler> compiler = create(unit);
   if (!compiler)
     return compiler.takeError();
-  CompiledUnit compiled{unit, source.clone(), {}};
+  CompiledUnit compiled{unit, cloneSource(), {}};
   if (llvm::Error error = compiler->lower(*compiled.module, Phase::Target))
     return std::move(error);
   llvm::Expected<std::string> text = getManifest(*compiled.module);
@@ -154,7 +157,7 @@ VariantCompiler::compile(const VariantUnit &unit) const {
   if (!manifest.ok())
     return llvm::createStringError(manifest.status().message);
   compiled.manifest = std::move(*manifest);
-  return compiled;
+  return std::move(compiled);
 }
 
 /// Whether a unit that says how exchanges are cut cuts none.
@@ -210,7 +213,7 @@ llvm::Expected<CompiledGrid> VariantCompiler::compileGrid(int64_t ranks) {
         return std::move(error);
     }
   }
-  return grid;
+  return std::move(grid);
 }
 
 llvm::Expected<OwningOpRef<ModuleOp>> VariantCompiler::run() {
