@@ -1,8 +1,5 @@
 // RUN: moira-opt --moe-fold-functions %s | FileCheck %s
-// RUN: moira-opt --moe-fold-functions --mlir-pass-statistics %s 2>&1 >/dev/null | FileCheck %s --check-prefix=STATS
 
-// STATS: (S) 3 num-functions
-// STATS: (S) 1 num-globals
 
 // Functions and constants that are the same but for names and locations become
 // one, and so do their callers, which are the same only then.
