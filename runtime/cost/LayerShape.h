@@ -63,13 +63,19 @@ struct LayerPlan {
   bool operator!=(const LayerPlan &o) const { return !(*this == o); }
 };
 
-/// How the weights of a shadowed expert reach all ranks, and their gradients
-/// come back.
+/// How the weights of a shadowed expert reach all ranks. Gradients come back to
+/// the owner straight from each rank, which adds them in the order of ranks.
 enum class ShadowTransport {
   Direct, ///< the owner sends to each
   Tree,   ///< a binomial tree: Broadcast in collective/Collective.h
-  Split   ///< a part to each rank, then all gather: twice the bytes once
+  Split,  ///< a part to each rank, then all gather: twice the bytes once
+  BySize  ///< what shadowTransport says, as communicators do it
 };
+
+/// How a unit's bytes go to `ranks` ranks, the owner among them: down a tree
+/// while latencies count, in parts from 256 KiB on, where a tree of four and
+/// more sends them twice and more through one link.
+ShadowTransport shadowTransport(int ranks, int64_t bytes);
 
 /// Where a step's time goes, seconds of the rank that ends last, and the most
 /// memory that a rank needs beside its own weights and tokens.

@@ -97,10 +97,9 @@ Result<std::unique_ptr<LayerModel>> Adaptation::makeModel(size_t index) const {
     return model;
   if ((*model)->groupSize() != ranks.groupSize)
     return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("adapt: expected a topology with ",
-                         ranks.groupSize == 1 ? "ranks in no nodes"
-                                              : "nodes of the ranks' own size",
-                         " (", ranks.groupSize, " per group), got ",
+                  concat("adapt: expected a topology with groups of ",
+                         ranks.groupSize,
+                         " ranks, as the communicator has them, got ",
                          (*model)->groupSize()));
   return model;
 }

@@ -4,6 +4,7 @@
 // The functions that generated code gets, and their guard against failures and
 // exceptions.
 
+#include "session/Shadows.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
@@ -84,6 +85,7 @@ struct Api {
                   concat("enter: expected a layer and part of the entry, got "
                          "layer ",
                          layer, " part ", part));
+      step.prepareLayer(layer);
       return true;
     });
   }
@@ -179,8 +181,10 @@ struct Api {
       const moira_plan *plan = step.planOf("reduce_weights", reduce->layer);
       if (!plan)
         return -1;
+      const int32_t *lasting =
+          step.shadows ? step.shadows->lastingTable(reduce->layer) : nullptr;
       return ticketOf(step, "reduce_weights",
-                      step.link().reduceWeights(*plan, *reduce));
+                      step.link().reduceWeights(*plan, *reduce, lasting));
     });
   }
 

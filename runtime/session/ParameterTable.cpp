@@ -17,7 +17,8 @@ ParameterTable::ParameterTable(const Program &program, Pool &pool,
                                Progress progress)
     : program(program), specs(program.manifest().parameters), pool(pool),
       account(std::move(account)), progress(std::move(progress)),
-      tables(specs.size()), storages(specs.size()), packed(specs.size()) {
+      tables(specs.size()), changesOf(specs.size()), storages(specs.size()),
+      packed(specs.size()) {
   for (const ParameterSpec &spec : specs)
     bound.emplace_back(spec.slices, 0);
 }
@@ -65,6 +66,11 @@ int64_t ParameterTable::sliceBytes(int parameter) const {
 
 Result<void *> ParameterTable::change(int parameter) {
   ++changes;
+  ++changesOf[parameter];
+  return write(parameter);
+}
+
+Result<void *> ParameterTable::write(int parameter) {
   if (storages[parameter].data())
     return storages[parameter].data();
   const ParameterSpec &spec = specs[parameter];
@@ -139,6 +145,8 @@ void ParameterTable::addHolders(int parameter, int64_t fileSlice,
 
 void ParameterTable::forget() {
   ++changes;
+  for (uint64_t &count : changesOf)
+    ++count;
   for (std::vector<char> &slices : bound)
     std::fill(slices.begin(), slices.end(), 0);
 }

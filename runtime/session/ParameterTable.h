@@ -58,8 +58,16 @@ public:
   /// The bytes of a bound parameter to change them; counts as a new version.
   /// What the program holds is copied first.
   Result<void *> change(int parameter);
-  /// Grows with every change of a parameter.
+  /// Grows with every change of any parameter, and of one.
   uint64_t version() const { return changes; }
+  uint64_t version(int parameter) const { return changesOf[parameter]; }
+  /// The bytes of a bound parameter, to write to slots that hold no unit; is no
+  /// new version. What the program holds is copied first.
+  Result<void *> write(int parameter);
+  /// Packed bytes of a slot.
+  int64_t slotBytes(int parameter) const {
+    return specs[parameter].packedSliceBytes;
+  }
   /// The unit of the placement that stands in a slot of this rank, or the
   /// slice itself where there is no placement; -1: none.
   int64_t unitOf(int parameter, int64_t slice) const {
@@ -116,6 +124,7 @@ private:
   std::vector<std::vector<int32_t>> tables; ///< by parameter
   int64_t allBytes = 0;
   uint64_t changes = 0;
+  std::vector<uint64_t> changesOf; ///< by parameter
   std::atomic<int64_t> bytesRead{0};
   int64_t borrowed = 0; ///< bytes counted for what the program holds
   std::vector<Storage> storages;

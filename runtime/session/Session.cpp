@@ -21,6 +21,7 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
       ring(options.statisticsSteps), sinks(options.sinks),
       forcedVariant(manifest.entries.size(), -1),
       layerPlans(manifest, communicator ? communicator->ranks() : 1),
+      shadows(layerPlans, parameters),
       residualPool(std::make_shared<ResidualPool>(account)) {
   step.setCommunicator(communicator);
   for (const EntrySpec &spec : manifest.entries)
@@ -28,6 +29,7 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
                               std::numeric_limits<double>::infinity());
   timedSteps.assign(manifest.entries.size(), -1);
   adaptations.resize(manifest.entries.size());
+  step.setShadows(&shadows);
   const std::string &text = program->manifestText();
   programHash = hashBytes(text.data(), text.size());
 }
@@ -263,7 +265,16 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
   notePlans(entry, given);
-  program->step(entry, given.variant)(step.context(), buffers.data());
+  Status ready = shadows.begin(spec, given, plans, communicator.get());
+  // Later layers' shadows follow where those layers begin: in the queue they
+  // would stand before the transfers of this one.
+  if (ready.ok() && !layers.empty())
+    ready = shadows.start(layers.front());
+  if (ready.ok())
+    program->step(entry, given.variant)(step.context(), buffers.data());
+  else
+    step.fail(ready.code, ready.message);
+  shadows.end();
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);

@@ -13,6 +13,7 @@
 #include "session/ParameterTable.h"
 #include "session/Residuals.h"
 #include "session/Session.h"
+#include "session/Shadows.h"
 #include "session/StepContext.h"
 #include "session/StepPlan.h"
 
@@ -40,12 +41,18 @@ struct Session::Impl {
   template <typename Action> Status together(const Action &action) {
     if (!communicator)
       return action();
-    Status begun = communicator->beginStep();
+    Status status = communicator->beginStep();
     try {
-      return communicator->endStep(begun.ok() ? action() : begun);
+      if (status.ok())
+        status = action();
     } catch (const std::exception &error) {
-      return communicator->endStep(Status(MOIRA_OUT_OF_MEMORY, error.what()));
+      status = Status(MOIRA_OUT_OF_MEMORY, error.what());
     }
+    status = communicator->endStep(status);
+    // Ranks may have got different parts of what the step has sent.
+    if (!status.ok())
+      shadows.forget();
+    return status;
   }
   Status runStep(int entry, const std::vector<TensorView> &inputs,
                  std::vector<ResultTensor> &results, const StepPlan &given);
@@ -121,6 +128,7 @@ struct Session::Impl {
   std::vector<std::shared_ptr<StatisticsSink>> sinks;
   std::vector<int> forcedVariant; ///< by entry; -1: by rows
   LayerPlans layerPlans;
+  Shadows shadows;
   StepPlan stepPlan;           ///< of the last choice; keeps its memory
   std::vector<int64_t> layers; ///< of the entry that runs
   std::vector<moira_plan> plans;

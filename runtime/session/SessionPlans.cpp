@@ -21,7 +21,7 @@ StepPlan &Session::Impl::choosePlan(int entry,
   stepPlan.pool = nullptr;
   stepPlan.pooledFrom = 0;
   stepPlan.forwardStep = -1;
-  layerPlans.fill(spec, stepPlan.layers);
+  layerPlans.fill(spec, stepPlan.variant, stepPlan.layers);
   return stepPlan;
 }
 
@@ -46,6 +46,8 @@ Status Session::Impl::setPlan(std::optional<int64_t> layer,
   // Weights that now stand in other slots must be bound again.
   MOIRA_RETURN_IF_ERROR(parameters.place(
       step.context()->rank, step.context()->ranks, std::move(*tables)));
+  if (!next->hasTablesOf(layerPlans))
+    shadows.forget();
   layerPlans = std::move(*next);
   return moveAdaptations();
 }

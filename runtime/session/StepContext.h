@@ -25,6 +25,7 @@ namespace moira::runtime {
 
 class Adaptation;
 class ResidualPool;
+class Shadows;
 
 /// A context and its workers' arenas. Used again for every step. Generated
 /// code calls `alloc`, `mark`, `release`, `fail` from any worker, the rest
@@ -57,6 +58,9 @@ public:
     adaptation = given;
     layerPlans = &plans;
   }
+
+  /// What brings shadows to the layers of the next steps; null: nobody.
+  void setShadows(Shadows *given) { shadows = given; }
 
   /// Where results from index `from` on come from in the next step; null: all
   /// are allocated.
@@ -100,6 +104,8 @@ private:
     steps.leaveExchange(before);
   }
   const moira_plan *planOf(const char *function, int64_t layer);
+  /// Queues what a layer needs before any transfer of its own.
+  void prepareLayer(int64_t layer);
   void note(const char *function, const Status &status);
   void adapt(size_t place, int64_t experts, const int32_t *matrix);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
@@ -119,6 +125,7 @@ private:
   const std::vector<double> *layerSeconds = nullptr;
   Adaptation *adaptation = nullptr;
   std::vector<moira_plan> *layerPlans = nullptr;
+  Shadows *shadows = nullptr;
   StepRecorder steps;
   const EntrySpec *entry = nullptr;
   std::vector<ResultTensor> *results = nullptr;

@@ -37,6 +37,11 @@ LayerPlans::LayerPlans(const Manifest &manifest, int ranks)
       }
       if (spec.placement && entry.ranks == ranks)
         place->shape = spec.placement;
+      if (!spec.cost)
+        continue;
+      place->parameters.emplace();
+      for (const LayerWeightSpec &weight : spec.cost->weights)
+        place->parameters->push_back(weight.parameter);
     }
   for (Lasting &lasting : list)
     (void)set(lasting, PlanOptions()); // the default fits all layers
@@ -52,6 +57,26 @@ const LayerPlans::Lasting *LayerPlans::find(int64_t layer) const {
 const Placement *LayerPlans::placement(int64_t layer) const {
   const Lasting *lasting = find(layer);
   return lasting && lasting->shape ? &lasting->placement : nullptr;
+}
+
+const std::vector<int32_t> &LayerPlans::lastingTable(int64_t layer) const {
+  return find(layer)->table;
+}
+
+std::vector<int64_t> LayerPlans::layers() const {
+  std::vector<int64_t> indices;
+  for (const Lasting &lasting : list)
+    indices.push_back(lasting.layer);
+  return indices;
+}
+
+std::vector<int64_t> LayerPlans::parametersOf(int64_t layer) const {
+  std::vector<int64_t> rows;
+  const Lasting *lasting = find(layer);
+  for (size_t i = 0; lasting && i < manifest->parameters.size(); ++i)
+    if (manifest->parameters[i].placement && reads(*lasting, int64_t(i)))
+      rows.push_back(int64_t(i));
+  return rows;
 }
 
 Status LayerPlans::set(Lasting &lasting, const PlanOptions &plan) const {
@@ -112,6 +137,8 @@ Result<LayerPlans> LayerPlans::with(std::optional<int64_t> layer,
 bool LayerPlans::reads(const Lasting &lasting, int64_t parameter) const {
   if (!lasting.shape)
     return false;
+  if (const auto &list = lasting.parameters)
+    return std::find(list->begin(), list->end(), parameter) != list->end();
   const ParameterSpec &spec = manifest->parameters[parameter];
   return spec.placement->experts == lasting.shape->experts &&
          spec.placement->shards == lasting.shape->shards &&
@@ -142,13 +169,27 @@ Result<std::vector<std::vector<int32_t>>> LayerPlans::tables() const {
   return tables;
 }
 
-void LayerPlans::fill(const EntrySpec &entry,
+bool LayerPlans::hasTablesOf(const LayerPlans &other) const {
+  for (size_t i = 0; i < list.size(); ++i)
+    if (list[i].table != other.list[i].table)
+      return false;
+  return true;
+}
+
+void LayerPlans::fill(const EntrySpec &entry, int variant,
                       std::vector<LayerRun> &layers) const {
   layers.resize(std::max<size_t>(1, entry.layers.size()));
   if (entry.layers.empty())
     layers.front() = others;
-  for (size_t i = 0; i < entry.layers.size(); ++i)
-    layers[i] = find(entry.layers[i].index)->run;
+  bool gathersAll = entry.variants[variant].copies == 0;
+  for (size_t i = 0; i < entry.layers.size(); ++i) {
+    const Lasting &lasting = *find(entry.layers[i].index);
+    layers[i] = lasting.run;
+    if (gathersAll && !layers[i].shadows.empty()) {
+      layers[i].shadows.clear();
+      layers[i].table = lasting.table;
+    }
+  }
 }
 
 Status LayerPlans::writeTable(int64_t layer, LayerRun &run) const {

@@ -58,22 +58,35 @@ public:
   /// agree.
   Result<std::vector<std::vector<int32_t>>> tables() const;
 
-  /// What the layers of an entry run with. Allocates nothing where `layers`
-  /// has had these sizes.
-  void fill(const EntrySpec &entry, std::vector<LayerRun> &layers) const;
+  /// Whether every layer's lasting table is that of the other plans.
+  bool hasTablesOf(const LayerPlans &other) const;
+
+  /// What the layers of an entry run with. A variant with r = 0, where every
+  /// rank gathers all experts anyway, has no shadows. Allocates nothing where
+  /// `layers` has had these sizes.
+  void fill(const EntrySpec &entry, int variant,
+            std::vector<LayerRun> &layers) const;
 
   /// Writes run.table for run.shadows over the lasting table of a layer. Fails
   /// with MOIRA_INVALID_ARGUMENT where an expert is out of range or a rank has
   /// too few free slots. Allocates nothing where the table has its size.
   Status writeTable(int64_t layer, LayerRun &run) const;
+  /// Indices of all layers, ascending.
+  std::vector<int64_t> layers() const;
   /// The lasting placement of a layer; null where it has none on these ranks.
   const Placement *placement(int64_t layer) const;
+  /// Its table, [ranks, slots]; empty: identity.
+  const std::vector<int32_t> &lastingTable(int64_t layer) const;
+  /// Rows of the parameter table that the layer's experts have.
+  std::vector<int64_t> parametersOf(int64_t layer) const;
 
 private:
   struct Lasting {
     int64_t layer = 0;
     std::optional<LayerPlacement> shape; ///< of a layer for these ranks
-    std::vector<int32_t> table;          ///< without shadows
+    /// Rows of its experts, where the manifest says so.
+    std::optional<std::vector<int64_t>> parameters;
+    std::vector<int32_t> table; ///< without shadows
     Placement placement;
     LayerRun run;
   };

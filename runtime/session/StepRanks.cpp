@@ -5,6 +5,7 @@
 
 #include "collective/VirtualClock.h"
 #include "session/Adaptation.h"
+#include "session/Shadows.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
@@ -49,10 +50,16 @@ uint64_t moira::runtime::hashPlanOf(const EntrySpec *entry, moira_plan plan,
   return hashPlan(plan, ranks);
 }
 
+void StepContext::prepareLayer(int64_t layer) {
+  if (shadows && layer >= 0 && !hasFailed())
+    note("shadows", shadows->start(layer));
+}
+
 /// The plan of a layer, outside of loop bodies only; null on failure.
 const moira_plan *StepContext::planOf(const char *function, int64_t layer) {
   if (!checkNotInBody(function))
     return nullptr;
+  prepareLayer(layer);
   if (!entry || entry->layers.empty())
     return ctx.plan;
   for (size_t i = 0; i < entry->layers.size(); ++i)

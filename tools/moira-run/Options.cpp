@@ -100,6 +100,7 @@ struct CommandLine {
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
       cl::desc("Write the IR after each phase into this folder")};
   RankCommandLine grid{category};
+  AdaptCommandLine adapt{category};
 };
 } // namespace
 
@@ -239,6 +240,8 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   if (llvm::Error error = readNumbers(line, options))
     return error;
   if (llvm::Error error = line.grid.read(options.grid))
+    return error;
+  if (llvm::Error error = line.adapt.read(options.adapt))
     return error;
   options.jit.pipeline.copies = options.grid.copies;
   options.jit.pipeline.spareSlots = options.grid.spareSlots;

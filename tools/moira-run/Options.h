@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
+#include "support/Adapt.h"
 #include "support/RankOptions.h"
 
 #include "moira/JIT/Variants.h"
@@ -31,6 +32,7 @@ struct RunOptions {
   /// Every dynamic dim without a file; of all ranks together.
   std::optional<int64_t> tokens;
   RankOptions grid;
+  AdaptChoices adapt;
 
   bool grad = false; ///< forward and backward
   bool verify = false;

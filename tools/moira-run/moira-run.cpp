@@ -52,6 +52,7 @@ private:
   llvm::Error runSteps();
   llvm::Error gather();
   void describe();
+  llvm::Error explain();
   llvm::Error finish();
 
   /// What is written, but for gradients of parameters.
@@ -149,7 +150,9 @@ llvm::Error Run::plan() {
   if (!table)
     return table.takeError();
   plan.slotTable = std::move(*table);
-  return sessions->setPlan(plan);
+  if (llvm::Error error = sessions->setPlan(plan, options.grid.shadows))
+    return error;
+  return sessions->adapt(entryName(), options);
 }
 
 /// Refuses what cannot fit, before weights are read and inputs made.
@@ -285,6 +288,20 @@ void Run::describe() {
       report.placement = layer.placement;
 }
 
+/// Why the last step ran with its plans.
+llvm::Error Run::explain() {
+  llvm::Expected<std::string> text =
+      explainText(sessions->first(), entryName());
+  if (!text)
+    return text.takeError();
+  report.explanation = std::move(*text);
+  Result<std::string> json = sessions->first().explainJson(entryName());
+  if (!json.ok())
+    return toError(json.status());
+  report.explanationJson = std::move(*json);
+  return llvm::Error::success();
+}
+
 /// What only the first process does, after all ranks have ended.
 llvm::Error Run::finish() {
   if (options.verify) {
@@ -329,8 +346,13 @@ llvm::Expected<int> Run::run() {
       return error;
     if (llvm::Error error = grid->writeTrace(options.grid.trace))
       return error;
+    if (llvm::Error error = sessions->finishAdapting(entryName()))
+      return error;
   }
   describe();
+  if (options.adapt.explain)
+    if (llvm::Error error = explain())
+      return error;
   // The oracle needs the memory of the weights.
   sessions.reset();
   if (grid->isFirst())
