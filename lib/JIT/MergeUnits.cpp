@@ -6,6 +6,7 @@
 #include "moira/JIT/Diagnostics.h"
 #include "moira/Variants/Passes.h"
 #include "session/ManifestMerge.h"
+#include "session/Predictions.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/AttrTypeSubElements.h"
@@ -127,7 +128,14 @@ static llvm::Expected<runtime::Manifest> mergeManifests(CompiledGrid &grid) {
     if (!status.ok())
       return llvm::createStringError(status.message);
   }
-  return manifest;
+  for (runtime::EntrySpec &entry : manifest.entries) {
+    auto predictions = runtime::predictVariants(entry, runtime::predictedRows);
+    if (!predictions.ok())
+      return llvm::createStringError(predictions.status().message);
+    for (auto [variant, one] : llvm::zip(entry.variants, *predictions))
+      variant.peakBytes = one.peakBytes;
+  }
+  return std::move(manifest);
 }
 
 llvm::Expected<OwningOpRef<ModuleOp>>

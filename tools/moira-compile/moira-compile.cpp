@@ -10,6 +10,7 @@
 #include "moira/JIT/ParseProgram.h"
 #include "moira/JIT/Variants.h"
 #include "moira/Target/Link.h"
+#include "support/Adapt.h"
 #include "support/CommandLine.h"
 
 #include "llvm/IR/LLVMContext.h"
@@ -120,6 +121,10 @@ struct CommandLine {
   cl::opt<bool> describe{"describe", cl::cat(category),
                          cl::desc("Print what the bundle holds; with a "
                                   "program, compile it for that")};
+  cl::opt<std::string> calibration{
+      "calibration", cl::value_desc("file"), cl::cat(category),
+      cl::desc("With --describe: predict times for this machine, as moira-run "
+               "--calibrate measured it (default: an assumed machine)")};
   cl::opt<bool> json{"json", cl::cat(category),
                      cl::desc("With --describe: print JSON")};
 };
@@ -277,8 +282,17 @@ static llvm::Error describeContents(const CommandLine &line,
                                     const runtime::BundleContents &contents) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  if (llvm::Error error = line.json ? describeJson(contents, stream)
-                                    : describe(contents, line.input, stream))
+  std::optional<runtime::Calibration> calibration;
+  if (!line.calibration.empty()) {
+    llvm::Expected<runtime::Calibration> read =
+        readCalibration(line.calibration);
+    if (!read)
+      return read.takeError();
+    calibration = std::move(*read);
+  }
+  if (llvm::Error error =
+          line.json ? describeJson(contents, calibration, stream)
+                    : describe(contents, line.input, calibration, stream))
     return error;
   return writeOutput(line, text, /*isText=*/true, "");
 }
@@ -368,6 +382,9 @@ static llvm::Expected<Phase> readPhase(const CommandLine &line,
 }
 
 static llvm::Error run(const CommandLine &line) {
+  if (!line.calibration.empty() && !line.describe)
+    return llvm::createStringError(
+        "--calibration: expected --describe beside it, got none");
   if (line.json && !line.describe)
     return llvm::createStringError(
         "--json: expected --describe beside it, got none");
