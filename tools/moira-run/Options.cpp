@@ -63,6 +63,11 @@ struct CommandLine {
   cl::opt<std::string> variant{
       "variant", cl::value_desc("name"), cl::cat(category),
       cl::desc("Variant to run (default: chosen by the number of rows)")};
+  cl::opt<std::string> variants{
+      "variants", cl::value_desc("list"), cl::cat(category),
+      cl::desc("Compile several variants: \"r=auto schedule=equal,groups "
+               "rows=decode,prefill\" is all that are legal; --r and "
+               "--schedule, or --variant, choose among them")};
   cl::opt<std::string> entry{
       "entry", cl::value_desc("function"), cl::cat(category),
       cl::desc("Function to run (default: the public one, or @main)")};
@@ -193,6 +198,9 @@ static llvm::Error checkTogether(const CommandLine &line,
     return llvm::createStringError(
         "--moe-recompute: expected a program to compile, got a bundle, which "
         "has this fixed");
+  if (options.isBundle && options.variants)
+    return llvm::createStringError("--variants: expected a program to compile, "
+                                   "got a bundle, which has its own");
   if (options.isBundle && !options.grid.compiledOption.empty())
     return llvm::createStringError(
         "--" + options.grid.compiledOption +
@@ -251,6 +259,12 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.jit.pipeline.schedule = options.grid.schedule;
   if (options.grid.hiddenBlocks > 0)
     options.jit.pipeline.hiddenBlocks = options.grid.hiddenBlocks;
+  if (line.variants.getNumOccurrences() > 0) {
+    options.variants.emplace();
+    if (llvm::Error error = parseVariants(
+            line.variants.getValue(), *options.variants, options.jit.pipeline))
+      return error;
+  }
   if (llvm::Error error = readCache(line, options))
     return error;
   if (llvm::Error error = checkTogether(line, options))

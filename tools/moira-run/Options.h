@@ -7,6 +7,7 @@
 #include "support/Adapt.h"
 #include "support/RankOptions.h"
 
+#include "moira/JIT/Variants.h"
 #include "moira/jit.h"
 
 #include <optional>
@@ -40,6 +41,8 @@ struct RunOptions {
   int64_t repeat = 0;     ///< runs after the first
   bool json = false;
   std::string variant; ///< empty: chosen by rows
+  /// Variants to compile a program to; nothing: one form of it.
+  std::optional<VariantOptions> variants;
   int threads = 0;
   int64_t memoryLimit = 0;
   JitOptions jit;

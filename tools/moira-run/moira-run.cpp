@@ -11,6 +11,7 @@
 #include "Outputs.h"
 #include "RankSessions.h"
 #include "Report.h"
+#include "VariantChoice.h"
 #include "Verify.h"
 #include "Weights.h"
 #include "io/AtomicFile.h"
@@ -134,8 +135,15 @@ std::vector<TensorSpec> Run::outputSpecs() const {
 
 /// What the steps run with.
 llvm::Error Run::plan() {
-  if (!options.variant.empty())
-    if (llvm::Error error = sessions->setVariant(entryName(), options.variant))
+  int64_t rows = 0;
+  for (int rank = 0; rank < grid->ranks(); ++rank)
+    rows = std::max(rows, inputs->rowsOf(rank).count);
+  llvm::Expected<std::string> variant =
+      chooseVariant(program->entry(), options, rows);
+  if (!variant)
+    return variant.takeError();
+  if (!variant->empty())
+    if (llvm::Error error = sessions->setVariant(entryName(), *variant))
       return error;
   PlanOptions plan;
   plan.degree = options.grid.degree;
