@@ -5,8 +5,10 @@
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
 #include "StepOptions.h"
+#include "support/Adapt.h"
 #include "support/RankOptions.h"
 
+#include "moira/JIT/Variants.h"
 #include "moira/jit.h"
 
 #include <optional>
@@ -32,6 +34,8 @@ struct RunOptions {
   std::optional<int64_t> tokens;
   RankOptions grid;
   StepOptions steps;
+  AdaptChoices adapt;
+  std::string calibrate; ///< file to measure for; empty: none
 
   bool grad = false; ///< forward and backward
   bool verify = false;
@@ -39,6 +43,8 @@ struct RunOptions {
   int64_t repeat = 0;     ///< runs after the first
   bool json = false;
   std::string variant; ///< empty: chosen by rows
+  /// Variants to compile a program to; nothing: one form of it.
+  std::optional<VariantOptions> variants;
   int threads = 0;
   int64_t memoryLimit = 0;
   JitOptions jit;

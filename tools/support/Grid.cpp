@@ -7,10 +7,10 @@
 #include "collective/InProcess.h"
 #include "collective/VirtualClock.h"
 #include "io/AtomicFile.h"
+#include "support/Adapt.h"
 #include "support/CommandLine.h"
 
 #include "llvm/ADT/SmallString.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 #include <atomic>
@@ -90,21 +90,6 @@ makeNetwork(const Launch &launch, const RankOptions &options, int ranks) {
   return std::make_shared<VirtualNetwork>(std::move(*topology));
 }
 
-/// What compute takes on the virtual clock; null: CPU time.
-static llvm::Expected<std::shared_ptr<const Calibration>>
-readCalibration(const std::string &path) {
-  if (path.empty())
-    return nullptr;
-  auto text = llvm::MemoryBuffer::getFile(path);
-  if (!text)
-    return llvm::createStringError(path + ": " + text.getError().message());
-  Result<Calibration> parsed =
-      Calibration::parse((*text)->getBuffer().str(), path);
-  if (!parsed.ok())
-    return toError(parsed.status());
-  return std::make_shared<const Calibration>(std::move(*parsed));
-}
-
 llvm::Expected<std::unique_ptr<Grid>>
 Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   std::unique_ptr<Grid> grid(new Grid());
@@ -128,10 +113,12 @@ Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
       return made.takeError();
     network = std::move(*made);
     grid->virtualClock = true;
-    auto costs = readCalibration(options.clockCalibration);
-    if (!costs)
-      return costs.takeError();
-    calibration = std::move(*costs);
+    if (!options.clockCalibration.empty()) {
+      auto costs = readCalibration(options.clockCalibration);
+      if (!costs)
+        return costs.takeError();
+      calibration = std::make_shared<const Calibration>(std::move(*costs));
+    }
     if (settings.ranksPerNode == 0 && !options.topology.empty())
       settings.ranksPerNode = network->description().ranksPerNode();
   }
@@ -191,22 +178,24 @@ Status Grid::agree(const Action &action) const {
   });
 }
 
+std::string Grid::fileOf(llvm::StringRef path) const {
+  if (own.size() == size_t(rankCount))
+    return path.str();
+  llvm::StringRef extension = llvm::sys::path::extension(path);
+  return (path.drop_back(extension.size()) + "." + llvm::Twine(own.front()) +
+          extension)
+      .str();
+}
+
 llvm::Error Grid::writeTrace(llvm::StringRef path) const {
   if (traces.empty())
     return llvm::Error::success();
   std::vector<TraceEvents> events;
   for (const auto &trace : traces)
     events.push_back(trace->events());
-  llvm::SmallString<128> file(path);
-  if (own.size() < size_t(rankCount)) {
-    llvm::StringRef extension = llvm::sys::path::extension(path);
-    file = (path.drop_back(extension.size()) + "." + llvm::Twine(own.front()) +
-            extension)
-               .str();
-  }
   std::string text = toChromeTrace(events);
-  return toError(io::writeFile(file.str().str(), text.data(), text.size())
-                     .within("--trace"));
+  return toError(
+      io::writeFile(fileOf(path), text.data(), text.size()).within("--trace"));
 }
 
 //===----------------------------------------------------------------------===//
