@@ -50,8 +50,8 @@ struct AdaptOptions {
 /// (docs/selection.md has the numbers). Its links are one machine's.
 Calibration assumedCalibration(const LayerSpec &layer);
 
-/// A layer of an entry as models of cost take it; both have what they need.
-LayerShape shapeOf(const EntrySpec &entry, const LayerSpec &layer);
+/// A layer with a placement and costs, as the cost model has it.
+LayerShape layerShape(const EntrySpec &entry, const LayerSpec &layer);
 
 /// What a layer runs with in a step.
 struct AdaptedPlan {

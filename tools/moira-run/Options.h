@@ -9,6 +9,7 @@
 #include "support/Devices.h"
 #include "support/RankOptions.h"
 
+#include "moira/JIT/Variants.h"
 #include "moira/jit.h"
 
 #include <optional>
@@ -33,8 +34,9 @@ struct RunOptions {
   /// Every dynamic dim without a file; of all ranks together.
   std::optional<int64_t> tokens;
   RankOptions grid;
-  AdaptChoices adapt;
   StepOptions steps;
+  AdaptChoices adapt;
+  std::string calibrate; ///< file to measure for; empty: none
 
   bool grad = false; ///< forward and backward
   bool verify = false;
@@ -42,6 +44,8 @@ struct RunOptions {
   int64_t repeat = 0;     ///< runs after the first
   bool json = false;
   std::string variant; ///< empty: chosen by rows
+  /// Variants to compile a program to; nothing: one form of it.
+  std::optional<VariantOptions> variants;
   int threads = 0;
   int64_t memoryLimit = 0;
   DeviceChoice device;

@@ -31,8 +31,8 @@ static SelectionSpace spaceOf(const EntrySpec &entry) {
 }
 
 llvm::Expected<std::unique_ptr<PlanComparison>>
-PlanComparison::create(const EntrySpec &entry, const Grid &grid,
-                       bool training) {
+PlanComparison::create(const EntrySpec &entry, const Grid &grid, bool training,
+                       const std::optional<Calibration> &known) {
   const Communicator *group =
       grid.ranks() > 1 ? grid.communicator(grid.local().front()).get()
                        : nullptr;
@@ -51,8 +51,9 @@ PlanComparison::create(const EntrySpec &entry, const Grid &grid,
           "--compare-plans: layer " + llvm::Twine(spec.index) +
           ": expected a placement and costs in the manifest, got none");
     auto layer = std::make_unique<Layer>();
-    layer->shape = shapeOf(entry, spec);
-    layer->shape.training = layer->shape.gathersAgain = training;
+    layer->shape = layerShape(entry, spec);
+    layer->shape.training = layer->shape.gathersAgain =
+        layer->shape.backInOneChunk = training;
     layer->simulator = std::make_unique<LayerSimulator>(
         layer->shape, made->topology, made->compute, ShadowTransport::BySize);
     std::vector<int32_t> table = layer->shape.evenTable();
@@ -65,11 +66,13 @@ PlanComparison::create(const EntrySpec &entry, const Grid &grid,
     space.maxShadows =
         std::min({space.maxShadows, layer->shape.experts,
                   layer->shape.spareSlots() / layer->shape.shards});
-    auto model =
-        LayerModel::create(layer->shape, made->topology, made->calibration);
+    auto model = LayerModel::create(layer->shape, made->topology,
+                                    known ? *known : made->calibration);
     if (!model.ok())
       return toError(model.status());
     space.hierarchical = (*model)->hasHierarchical();
+    if (known)
+      layer->model = std::move(*model);
     made->layers.push_back(std::move(layer));
   }
   made->maxShadows = space.maxShadows;
@@ -77,16 +80,24 @@ PlanComparison::create(const EntrySpec &entry, const Grid &grid,
   return made;
 }
 
+const std::vector<int32_t> &
+PlanComparison::Layer::shadows(const std::vector<int32_t> &counts, int most) {
+  std::fill(loads.begin(), loads.end(), 0);
+  for (size_t i = 0; i < counts.size(); ++i)
+    loads[i % shape.experts] += counts[i];
+  return order.find(placement, counts.data(), loads, most);
+}
+
 /// Adds a layer's seconds under each plan.
 llvm::Error PlanComparison::add(Layer &layer,
                                 const std::vector<int32_t> &counts,
                                 std::vector<double> &seconds) {
   const LayerShape &shape = layer.shape;
-  std::fill(layer.loads.begin(), layer.loads.end(), 0);
-  for (size_t i = 0; i < counts.size(); ++i)
-    layer.loads[i % shape.experts] += counts[i];
-  std::vector<int32_t> order =
-      layer.order.find(layer.placement, counts.data(), layer.loads, maxShadows);
+  if (counts.size() != size_t(shape.ranks) * shape.experts)
+    return llvm::createStringError(
+        "--compare-plans: expected a step in which the ranks tell each other "
+        "their rows, got one without");
+  std::vector<int32_t> order = layer.shadows(counts, maxShadows);
   std::vector<int32_t> table;
   for (size_t c = 0; c < candidates.size(); ++c) {
     const LayerPlan &plan = candidates[c].plan;
@@ -114,5 +125,24 @@ llvm::Expected<std::vector<double>> PlanComparison::times(const StepRow &row) {
   for (size_t i = 0; i < layers.size(); ++i)
     if (llvm::Error error = add(*layers[i], row.layers[i].matrix, seconds))
       return error;
+  return seconds;
+}
+
+std::vector<double> PlanComparison::predictions(const StepRow &row) {
+  std::vector<double> seconds;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Layer &layer = *layers[i];
+    if (!layer.model)
+      return {};
+    seconds.resize(candidates.size());
+    const std::vector<int32_t> &counts = row.layers[i].matrix;
+    const std::vector<int32_t> &order = layer.shadows(counts, maxShadows);
+    layer.model->setLoads(counts.data(), order.data(), int(order.size()));
+    for (size_t c = 0; c < candidates.size(); ++c) {
+      LayerPlan plan = candidates[c].plan;
+      plan.shadows = std::min<int>(plan.shadows, int(order.size()));
+      seconds[c] += layer.model->predict(plan).seconds;
+    }
+  }
   return seconds;
 }

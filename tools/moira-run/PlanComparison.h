@@ -24,14 +24,18 @@ class PlanComparison {
 public:
   /// For an entry whose layers have a placement and costs, on a grid with the
   /// calibrated virtual clock.
+  /// `known`, where there is one, is what the model is told of the machine.
   static llvm::Expected<std::unique_ptr<PlanComparison>>
-  create(const runtime::EntrySpec &entry, const Grid &grid, bool training);
+  create(const runtime::EntrySpec &entry, const Grid &grid, bool training,
+         const std::optional<runtime::Calibration> &known);
 
   /// All plans, as SelectionSpace lists them.
   const std::vector<runtime::Candidate> &plans() const { return candidates; }
   /// Seconds of each plan, of all layers together; `row` has the matrices of
   /// all ranks' counts.
   llvm::Expected<std::vector<double>> times(const runtime::StepRow &row);
+  /// What the cost model predicts for the same; empty without a calibration.
+  std::vector<double> predictions(const runtime::StepRow &row);
 
 private:
   /// A layer's place in the manifest with what times it.
@@ -41,6 +45,10 @@ private:
     runtime::Placement placement; ///< the lasting one, r = 1
     runtime::ShadowOrder order;
     std::vector<int64_t> loads;
+    std::unique_ptr<runtime::LayerModel> model; ///< or null
+    /// Experts in the order in which these loads ask for shadows.
+    const std::vector<int32_t> &shadows(const std::vector<int32_t> &counts,
+                                        int most);
   };
 
   PlanComparison(const runtime::Topology &topology,

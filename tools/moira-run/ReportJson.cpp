@@ -100,12 +100,12 @@ void Report::printJson(llvm::raw_ostream &stream) const {
   }
   if (ranks.size() > 1)
     object["ranks"] = ranksToJson(*this);
-  if (!explanationJson.empty())
-    object["explain"] = llvm::cantFail(json::parse(explanationJson));
   if (!steps.empty())
     object["steps"] = json::Array(steps);
   if (!plans.empty())
     object["plans"] = json::Array(plans);
+  if (!explanationJson.empty())
+    object["explain"] = llvm::cantFail(json::parse(explanationJson));
   if (verification)
     object["verify"] = verificationToJson(*verification);
   stream << llvm::formatv("{0:2}\n", json::Value(std::move(object)));

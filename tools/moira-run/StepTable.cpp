@@ -135,6 +135,8 @@ json::Array StepTable::toJson() const {
       object["best_fixed"] = record.bestPlan;
       object["best_fixed_seconds"] = record.best;
       object["fixed_seconds"] = json::Array(record.fixed);
+      if (!record.fixedPredicted.empty())
+        object["fixed_predicted"] = json::Array(record.fixedPredicted);
     }
     list.push_back(std::move(object));
   }

@@ -31,7 +31,8 @@ struct StepRecord {
   /// The fixed plan that would have been fastest; NaN and empty: not asked for.
   double best = NAN;
   std::string bestPlan;
-  std::vector<double> fixed; ///< seconds of every fixed plan; or empty
+  std::vector<double> fixed;          ///< seconds of every fixed plan; or empty
+  std::vector<double> fixedPredicted; ///< by the model; or empty
   std::vector<std::vector<int32_t>> counts; ///< rows by layer and expert
 };
 
@@ -51,7 +52,7 @@ public:
   StepTable(llvm::raw_ostream &stream, bool quiet);
 
   /// Of --compare-plans: before the first step.
-  void setPlans(std::vector<std::string> names) { plans = std::move(names); }
+  void addPlan(std::string name) { plans.push_back(std::move(name)); }
   void add(StepRecord record);
   const std::vector<StepRecord> &records() const { return steps; }
   const std::vector<std::string> &planNames() const { return plans; }

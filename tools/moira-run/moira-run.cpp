@@ -4,17 +4,18 @@
 // Runs a program: compiles it in memory or loads a bundle, finds or makes its
 // inputs and weights, runs it, and says what happened.
 
+#include "Calibrate.h"
 #include "Inputs.h"
 #include "LoadedProgram.h"
 #include "Options.h"
 #include "Outputs.h"
-#include "PlanComparison.h"
 #include "RankSessions.h"
 #include "Report.h"
-#include "StepSource.h"
-#include "StepTable.h"
+#include "StepRun.h"
+#include "VariantChoice.h"
 #include "Verify.h"
 #include "Weights.h"
+#include "io/AtomicFile.h"
 #include "support/Progress.h"
 #include "support/SlotTable.h"
 
@@ -51,8 +52,8 @@ private:
   llvm::Error checkMemory();
   llvm::Error fill();
   llvm::Error bind();
+  llvm::Expected<int> measure();
   llvm::Error runSteps();
-  llvm::Error runDifferentSteps();
   llvm::Error gather();
   void describe();
   llvm::Error explain();
@@ -135,8 +136,15 @@ std::vector<TensorSpec> Run::outputSpecs() const {
 
 /// What the steps run with.
 llvm::Error Run::plan() {
-  if (!options.variant.empty())
-    if (llvm::Error error = sessions->setVariant(entryName(), options.variant))
+  int64_t rows = 0;
+  for (int rank = 0; rank < grid->ranks(); ++rank)
+    rows = std::max(rows, inputs->rowsOf(rank).count);
+  llvm::Expected<std::string> variant =
+      chooseVariant(program->entry(), options, rows);
+  if (!variant)
+    return variant.takeError();
+  if (!variant->empty())
+    if (llvm::Error error = sessions->setVariant(entryName(), *variant))
       return error;
   PlanOptions plan;
   plan.degree = options.grid.degree;
@@ -198,60 +206,28 @@ llvm::Error Run::bind() {
   return error;
 }
 
-/// --steps: each with tokens, numbers and loads of its own.
-llvm::Error Run::runDifferentSteps() {
-  auto source = StepSource::create(options.steps, program->entry(),
-                                   program->replayedGates(), *inputs);
-  if (!source)
-    return source.takeError();
-  StepTable table(llvm::outs(), options.json || !grid->isFirst());
-  std::unique_ptr<PlanComparison> comparison;
-  if (options.steps.comparePlans) {
-    auto made = PlanComparison::create(program->entry(), *grid, options.grad);
-    if (!made)
-      return made.takeError();
-    comparison = std::move(*made);
-    std::vector<std::string> names;
-    for (const Candidate &plan : comparison->plans())
-      names.push_back(plan.describe());
-    table.setPlans(std::move(names));
-  }
-  for (int64_t step = 0; step < options.steps.steps; ++step) {
-    if (llvm::Error error = source->next())
-      return error;
-    llvm::Expected<std::vector<double>> times =
-        sessions->run(entryName(), *inputs, 1);
-    if (!times)
-      return llvm::createStringError(options.program + ": step " +
-                                     llvm::Twine(step) + ": " +
-                                     llvm::toString(times.takeError()));
-    llvm::Expected<StepRow> row = sessions->sumStep();
-    if (!row)
-      return row.takeError();
-    StepRecord record = describeStep(program->entry(), *row, step,
-                                     inputs->tokens(), times->front());
-    if (comparison) {
-      auto fixed = comparison->times(*row);
-      if (!fixed)
-        return fixed.takeError();
-      record.fixed = std::move(*fixed);
-    }
-    table.add(std::move(record));
-    (step == 0 ? report.firstSeconds : report.repeats.emplace_back()) =
-        times->front();
-    if (options.grad)
-      report.backward.push_back(sessions->backwardTimes().front());
-  }
-  report.steps = table.toJson();
-  for (const std::string &name : table.planNames())
-    report.plans.push_back(name);
-  return llvm::Error::success();
+/// Measures this machine instead of reporting a run.
+llvm::Expected<int> Run::measure() {
+  llvm::Expected<Measurements> measured =
+      calibrate(*program, options, *grid, *sessions);
+  if (!measured)
+    return measured.takeError();
+  if (!grid->isFirst())
+    return 0;
+  std::string text = measured->calibration.toJson();
+  if (llvm::Error error = toError(
+          io::writeFile(options.calibrate, text.data(), int64_t(text.size()))
+              .within("--calibrate")))
+    return error;
+  printMeasurements(*measured, llvm::outs());
+  return 0;
 }
 
 llvm::Error Run::runSteps() {
   report.startSeconds = secondsSince(start);
   if (options.steps.active())
-    return runDifferentSteps();
+    return runDifferentSteps(options, *program, *grid, *sessions, *inputs,
+                             report);
   llvm::Expected<std::vector<double>> times =
       sessions->run(entryName(), *inputs, 1);
   if (!times)
@@ -390,6 +366,8 @@ llvm::Expected<int> Run::run() {
     InterruptGuard guard(*grid);
     if (llvm::Error error = bind())
       return error;
+    if (!options.calibrate.empty())
+      return measure();
     if (llvm::Error error = runSteps())
       return error;
     if (llvm::Error error = gather())

@@ -117,6 +117,16 @@ static llvm::Expected<std::string> readText(llvm::StringRef option,
   return (*buffer)->getBuffer().str();
 }
 
+llvm::Expected<Calibration> tools::readCalibration(const std::string &path) {
+  llvm::Expected<std::string> text = readText("calibration", path);
+  if (!text)
+    return text.takeError();
+  auto calibration = Calibration::parse(*text, path);
+  if (!calibration.ok())
+    return toError(calibration.status());
+  return *calibration;
+}
+
 /// What all ranks decide with, but for the fixed candidate.
 static llvm::Expected<AdaptOptions> makeOptions(const RankOptions &ranks,
                                                 const AdaptChoices &choices) {
@@ -134,13 +144,10 @@ static llvm::Expected<AdaptOptions> makeOptions(const RankOptions &ranks,
     options.topology = std::move(*topology);
   }
   if (!choices.calibration.empty()) {
-    llvm::Expected<std::string> text =
-        readText("calibration", choices.calibration);
-    if (!text)
-      return text.takeError();
-    auto calibration = Calibration::parse(*text, choices.calibration);
-    if (!calibration.ok())
-      return toError(calibration.status());
+    llvm::Expected<Calibration> calibration =
+        readCalibration(choices.calibration);
+    if (!calibration)
+      return calibration.takeError();
     options.calibration = std::move(*calibration);
   }
   return options;

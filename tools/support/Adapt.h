@@ -40,6 +40,9 @@ struct AdaptCommandLine {
   llvm::cl::opt<bool> explain, deterministic;
 };
 
+/// Reads the file of --calibration.
+llvm::Expected<runtime::Calibration> readCalibration(const std::string &path);
+
 using Sessions = llvm::ArrayRef<std::unique_ptr<runtime::Session>>;
 
 /// Makes the sessions of this process's ranks decide. Where a candidate is

@@ -7,10 +7,10 @@
 #include "collective/InProcess.h"
 #include "collective/VirtualClock.h"
 #include "io/AtomicFile.h"
+#include "support/Adapt.h"
 #include "support/CommandLine.h"
 
 #include "llvm/ADT/SmallString.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 #include <atomic>
@@ -85,21 +85,6 @@ makeNetwork(const Launch &launch, const RankOptions &options, int ranks) {
   return std::make_shared<VirtualNetwork>(std::move(*topology));
 }
 
-/// What compute takes on the virtual clock; null: CPU time.
-static llvm::Expected<std::shared_ptr<const Calibration>>
-readCalibration(const std::string &path) {
-  if (path.empty())
-    return nullptr;
-  auto text = llvm::MemoryBuffer::getFile(path);
-  if (!text)
-    return llvm::createStringError(path + ": " + text.getError().message());
-  Result<Calibration> parsed =
-      Calibration::parse((*text)->getBuffer().str(), path);
-  if (!parsed.ok())
-    return toError(parsed.status());
-  return std::make_shared<const Calibration>(std::move(*parsed));
-}
-
 llvm::Expected<std::unique_ptr<Grid>>
 Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   std::unique_ptr<Grid> grid(new Grid());
@@ -123,10 +108,12 @@ Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
       return made.takeError();
     network = std::move(*made);
     grid->virtualClock = true;
-    auto costs = readCalibration(options.clockCalibration);
-    if (!costs)
-      return costs.takeError();
-    calibration = std::move(*costs);
+    if (!options.clockCalibration.empty()) {
+      auto costs = readCalibration(options.clockCalibration);
+      if (!costs)
+        return costs.takeError();
+      calibration = std::make_shared<const Calibration>(std::move(*costs));
+    }
     if (settings.ranksPerNode == 0 && !options.topology.empty())
       settings.ranksPerNode = network->description().ranksPerNode();
   }

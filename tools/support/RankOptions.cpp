@@ -215,8 +215,9 @@ llvm::Error RankCommandLine::read(RankOptions &options) const {
   options.topology = topology;
   options.clockCalibration = clockCalibration;
   options.trace = trace;
-  for (const cl::opt<std::string> *option : {&copies, &schedule, &spareSlots})
-    if (options.compiledOption.empty() && option->getNumOccurrences() > 0)
-      options.compiledOption = option->ArgStr.str();
+  options.givesCopies = copies.getNumOccurrences() > 0;
+  options.givesSchedule = schedule.getNumOccurrences() > 0;
+  if (spareSlots.getNumOccurrences() > 0)
+    options.compiledOption = spareSlots.ArgStr.str();
   return checkTogether(options);
 }

@@ -40,6 +40,9 @@ struct RankOptions {
   int64_t spareSlots = 0;
   int64_t hiddenBlocks = 0; ///< 0: as many as the ranks need
   mlir::moe::Schedule schedule = mlir::moe::Schedule::Equal;
+  /// Whether --r and --schedule were given: a program with several variants
+  /// has one for them.
+  bool givesCopies = false, givesSchedule = false;
   /// The first option given that only a compilation can follow; empty: none.
   std::string compiledOption;
 };
