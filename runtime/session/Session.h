@@ -112,6 +112,13 @@ public:
   Status setPlan(const PlanOptions &plan);
   /// The same for one layer, by its index in the manifest.
   Status setPlan(int64_t layer, const PlanOptions &plan);
+  /// Gives a layer, and those that share parameters with it, another lasting
+  /// table and brings what slots hold to where it has them: weights, states of
+  /// the optimizer, kept gradients. Nothing is bound again; shadows end, the
+  /// rest of the plan stays. Handles of earlier forward steps are refused where
+  /// something moved. On failure while bytes move no parameter is bound and the
+  /// optimizer begins again. Of several ranks collective, with equal tables.
+  Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
 
   /// Runs one step. `results` may be empty (all allocated) or have one
   /// element per result. On failure no result is allocated, the content of
