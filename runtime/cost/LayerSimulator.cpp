@@ -260,17 +260,19 @@ Status LayerSimulator::pass(const LayerPlan &plan, const int32_t *counts,
   for (int rank = 0; rank < ranks; ++rank)
     for (int e = 0; e < shape.experts; ++e)
       own[rank] += counts[size_t(rank) * shape.experts + e];
+  for (const Place &place : shadowed)
+    for (const WeightShape &weight : shape.weights) {
+      if (backward)
+        continue;
+      shadowRounds(place.rank, weight.bytes, rounds);
+      carry(rounds, queue);
+    }
   if (!backward || shape.gathersAgain)
     for (const WeightShape &weight : shape.weights) {
       weightRounds(plan, weight, false, rounds);
       carry(rounds, queue);
     }
   if (!backward) {
-    for (const Place &place : shadowed)
-      for (const WeightShape &weight : shape.weights) {
-        shadowRounds(place.rank, weight.bytes, rounds);
-        carry(rounds, queue);
-      }
     for (int rank = 0; rank < ranks; ++rank)
       queue[rank] =
           std::max(queue[rank], clock[rank] += times.gate(int64_t(own[rank])));

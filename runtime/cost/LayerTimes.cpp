@@ -357,11 +357,11 @@ double LayerModel::pass(const LayerPlan &plan, bool backward,
   const Weights &weights = weightsOf(plan.copies);
   std::fill(queue.begin(), queue.end(), 0);
   std::fill(clock.begin(), clock.end(), 0);
-  if (!backward || layer.gathersAgain)
-    for (int lane = 0; lane < lanes; ++lane)
-      queue[lane] = weights.gather[lane];
   if (!backward)
     sendShadows(plan);
+  if (!backward || layer.gathersAgain)
+    for (int lane = 0; lane < lanes; ++lane)
+      queue[lane] += weights.gather[lane];
   sum.weights += largest(queue);
   if (!backward) {
     for (int lane = 0; lane < lanes; ++lane)

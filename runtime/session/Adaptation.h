@@ -50,6 +50,9 @@ struct AdaptOptions {
 /// (docs/selection.md has the numbers). Its links are one machine's.
 Calibration assumedCalibration(const LayerSpec &layer);
 
+/// A layer with a placement and costs, as the cost model has it.
+LayerShape layerShape(const EntrySpec &entry, const LayerSpec &layer);
+
 /// What a layer runs with in a step.
 struct AdaptedPlan {
   int32_t degree = 1;

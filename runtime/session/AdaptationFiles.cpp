@@ -65,8 +65,7 @@ Status Adaptation::openReplay(size_t index) {
   if (!file.ok())
     return file.status().within("replay");
   Result<FlightLog> log = FlightLog::parse(
-      std::string((*file)->data(), (*file)->data() + (*file)->size()),
-      path);
+      std::string((*file)->data(), (*file)->data() + (*file)->size()), path);
   if (!log.ok())
     return log.status().within("replay");
   if (log->options().lag != wanted.selection.lag ||

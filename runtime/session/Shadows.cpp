@@ -4,6 +4,7 @@
 #include "session/Shadows.h"
 
 #include "base/Hash.h"
+#include "session/StepContext.h"
 
 #include <algorithm>
 
@@ -98,10 +99,11 @@ Status Shadows::take(const EntrySpec &entry, const StepPlan &given,
 }
 
 /// Compares plans, and finds the groups that are stale on any rank.
-Status Shadows::agree(const std::vector<moira_plan> &abi, uint64_t &stale) {
+Status Shadows::agree(const EntrySpec &entry,
+                      const std::vector<moira_plan> &abi, uint64_t &stale) {
   Word mine{0, 0};
   for (const moira_plan &plan : abi) {
-    uint64_t hash = hashPlan(plan, communicator->ranks());
+    uint64_t hash = hashPlanOf(&entry, plan, communicator->ranks());
     mine.plan = hashBytes(&hash, sizeof(hash), mine.plan);
   }
   for (size_t i = 0; i < groups.size(); ++i)
@@ -156,7 +158,7 @@ Status Shadows::begin(const EntrySpec &entry, const StepPlan &given,
   if (!any || !communicator || communicator->ranks() == 1)
     return Status();
   uint64_t stale = 0;
-  MOIRA_RETURN_IF_ERROR(agree(abi, stale));
+  MOIRA_RETURN_IF_ERROR(agree(entry, abi, stale));
   for (size_t i = 0; i < groups.size(); ++i) {
     Group &group = groups[i];
     if (!group.plan)

@@ -66,7 +66,8 @@ private:
   }
   Status take(const EntrySpec &entry, const StepPlan &given,
               const std::vector<moira_plan> &abi, bool &any);
-  Status agree(const std::vector<moira_plan> &abi, uint64_t &stale);
+  Status agree(const EntrySpec &entry, const std::vector<moira_plan> &abi,
+               uint64_t &stale);
   Status list(Group &group);
   bool isStale(const Group &group) const;
 

@@ -63,6 +63,11 @@ struct CommandLine {
   cl::opt<std::string> variant{
       "variant", cl::value_desc("name"), cl::cat(category),
       cl::desc("Variant to run (default: chosen by the number of rows)")};
+  cl::opt<std::string> variants{
+      "variants", cl::value_desc("list"), cl::cat(category),
+      cl::desc("Compile several variants: \"r=auto schedule=equal,groups "
+               "rows=decode,prefill\" is all that are legal; --r and "
+               "--schedule, or --variant, choose among them")};
   cl::opt<std::string> entry{
       "entry", cl::value_desc("function"), cl::cat(category),
       cl::desc("Function to run (default: the public one, or @main)")};
@@ -95,6 +100,11 @@ struct CommandLine {
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
       cl::desc("Write the IR after each phase into this folder")};
   RankCommandLine grid{category};
+  AdaptCommandLine adapt{category};
+  cl::opt<std::string> calibrate{
+      "calibrate", cl::value_desc("file"), cl::cat(category),
+      cl::desc("Measure what this machine takes for the parts of the program's "
+               "first layer, with at most --tokens tokens, for --calibration")};
 };
 } // namespace
 
@@ -188,10 +198,19 @@ static llvm::Error checkTogether(const CommandLine &line,
     return llvm::createStringError(
         "--moe-recompute: expected a program to compile, got a bundle, which "
         "has this fixed");
+  if (options.isBundle && options.variants)
+    return llvm::createStringError("--variants: expected a program to compile, "
+                                   "got a bundle, which has its own");
   if (options.isBundle && !options.grid.compiledOption.empty())
     return llvm::createStringError(
         "--" + options.grid.compiledOption +
         ": expected a program to compile, got a bundle, which has this fixed");
+  if (!options.calibrate.empty() &&
+      (options.verify || options.adapt.adapt || !options.output.empty() ||
+       options.grid.virtualClock))
+    return llvm::createStringError(
+        "--calibrate: expected no --verify, --adapt, --output or --clock "
+        "virtual beside it, got one");
   llvm::StringRef extension = llvm::sys::path::extension(options.output);
   if (!options.output.empty() && extension != ".npy" &&
       extension != ".safetensors")
@@ -232,11 +251,20 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
     return error;
   if (llvm::Error error = line.grid.read(options.grid))
     return error;
+  if (llvm::Error error = line.adapt.read(options.adapt))
+    return error;
+  options.calibrate = line.calibrate;
   options.jit.pipeline.copies = options.grid.copies;
   options.jit.pipeline.spareSlots = options.grid.spareSlots;
   options.jit.pipeline.schedule = options.grid.schedule;
   if (options.grid.hiddenBlocks > 0)
     options.jit.pipeline.hiddenBlocks = options.grid.hiddenBlocks;
+  if (line.variants.getNumOccurrences() > 0) {
+    options.variants.emplace();
+    if (llvm::Error error = parseVariants(
+            line.variants.getValue(), *options.variants, options.jit.pipeline))
+      return error;
+  }
   if (llvm::Error error = readCache(line, options))
     return error;
   if (llvm::Error error = checkTogether(line, options))

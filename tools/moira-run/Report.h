@@ -38,6 +38,9 @@ struct Report {
   int64_t weightBytes = 0;
   std::optional<Verification> verification;
 
+  /// Why the last step ran with its plans, for people and as JSON; empty:
+  /// nobody asked.
+  std::string explanation, explanationJson;
   std::vector<RankFigures> ranks; ///< of the last run, by rank
   RankOptions grid;
   std::string schedule, transport;

@@ -163,22 +163,24 @@ Status Grid::agree(const Action &action) const {
   });
 }
 
+std::string Grid::fileOf(llvm::StringRef path) const {
+  if (own.size() == size_t(rankCount))
+    return path.str();
+  llvm::StringRef extension = llvm::sys::path::extension(path);
+  return (path.drop_back(extension.size()) + "." + llvm::Twine(own.front()) +
+          extension)
+      .str();
+}
+
 llvm::Error Grid::writeTrace(llvm::StringRef path) const {
   if (traces.empty())
     return llvm::Error::success();
   std::vector<TraceEvents> events;
   for (const auto &trace : traces)
     events.push_back(trace->events());
-  llvm::SmallString<128> file(path);
-  if (own.size() < size_t(rankCount)) {
-    llvm::StringRef extension = llvm::sys::path::extension(path);
-    file = (path.drop_back(extension.size()) + "." + llvm::Twine(own.front()) +
-            extension)
-               .str();
-  }
   std::string text = toChromeTrace(events);
-  return toError(io::writeFile(file.str().str(), text.data(), text.size())
-                     .within("--trace"));
+  return toError(
+      io::writeFile(fileOf(path), text.data(), text.size()).within("--trace"));
 }
 
 //===----------------------------------------------------------------------===//

@@ -60,8 +60,12 @@ RankCommandLine::RankCommandLine(cl::OptionCategory &category)
                 cl::cat(category),
                 cl::desc("Which unit (expert * shards + shard) stands in "
                          "which slot: JSON, a list of units for each rank, -1 "
-                         "for none; or a random permutation (default: unit u "
-                         "in slot u)")),
+                         "for none; or a random permutation (default: units in "
+                         "order, as many on each rank)")),
+      shadows("shadows", cl::value_desc("experts|hottest:N"), cl::cat(category),
+              cl::desc("Experts that all ranks hold, in --spare-slots: a list "
+                       "of numbers, or in each step those with most rows in "
+                       "the step before")),
       spareSlots("spare-slots", cl::init("0"), cl::value_desc("number"),
                  cl::cat(category),
                  cl::desc("Slots of each rank beyond those that the experts "
@@ -195,10 +199,15 @@ llvm::Error RankCommandLine::read(RankOptions &options) const {
     return error;
   if (llvm::Error error = readSlotTable(*this, options))
     return error;
+  llvm::Expected<ShadowChoice> choice = parseShadows(shadows);
+  if (!choice)
+    return choice.takeError();
+  options.shadows = std::move(*choice);
   options.topology = topology;
   options.trace = trace;
-  for (const cl::opt<std::string> *option : {&copies, &schedule, &spareSlots})
-    if (options.compiledOption.empty() && option->getNumOccurrences() > 0)
-      options.compiledOption = option->ArgStr.str();
+  options.givesCopies = copies.getNumOccurrences() > 0;
+  options.givesSchedule = schedule.getNumOccurrences() > 0;
+  if (spareSlots.getNumOccurrences() > 0)
+    options.compiledOption = spareSlots.ArgStr.str();
   return checkTogether(options);
 }
