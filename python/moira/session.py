@@ -59,6 +59,8 @@ class Session(Adapting, Handle):
             threads=threads, memory_limit=memory_limit,
             statistics_steps=statistics_steps or -1, log_level=level)
         pointer = ctypes.c_void_p()
+        if len(bundle.grids) > 1:
+            bundle = bundle.for_ranks(ranks.ranks if ranks else 1)
         with contextlib.ExitStack() as stack:
             if ranks is not None:
                 options.ranks = stack.enter_context(ranks._use())
