@@ -82,5 +82,5 @@ moira::compileVariants(mlir::ModuleOp module, const JitOptions &options,
   llvm::Expected<CompiledObject> compiled = compiler->emit(**merged);
   if (!compiled)
     return compiled.takeError();
-  return load(std::move(*compiled));
+  return load(std::move(*compiled), options.symbols);
 }

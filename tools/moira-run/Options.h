@@ -7,6 +7,7 @@
 #include "support/Adapt.h"
 #include "support/RankOptions.h"
 
+#include "base/Log.h"
 #include "moira/JIT/Variants.h"
 #include "moira/jit.h"
 
@@ -45,6 +46,7 @@ struct RunOptions {
   std::optional<VariantOptions> variants;
   int threads = 0;
   int64_t memoryLimit = 0;
+  runtime::LogLevel logLevel = runtime::LogLevel::Quiet;
   JitOptions jit;
 };
 
