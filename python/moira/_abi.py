@@ -196,6 +196,8 @@ FUNCTIONS = {
     "moira_bundle_open": (c_int32, [c_char_p, _OUT]),
     "moira_bundle_open_memory": (c_int32, [c_void_p, c_size_t, _OUT]),
     "moira_bundle_close": (None, [_HANDLE]),
+    "moira_bundle_grid": (c_int32, [_HANDLE, c_int32, POINTER(c_int32)]),
+    "moira_bundle_for_ranks": (c_int32, [_HANDLE, c_int32, _OUT]),
     "moira_bundle_manifest": (c_int32, [_HANDLE, POINTER(c_char_p)]),
     "moira_bundle_entry": (c_int32, [_HANDLE, c_int32, POINTER(EntryInfo)]),
     "moira_bundle_input": (

@@ -16,7 +16,8 @@ from .ranks import Ranks
 
 _EXCHANGES = ("linear", "hierarchical")
 _NOTHING: Any = object()  # None is a wrong array
-_LOG_LEVELS: Dict[Any, int] = {"quiet": 0, "error": 1, "info": 2, "debug": 3}
+_LOG_LEVELS: Dict[Any, int] = {
+    "quiet": 0, "warning": 1, "info": 2, "debug": 3}
 
 
 class Session(Adapting, Handle):
@@ -37,7 +38,8 @@ class Session(Adapting, Handle):
             threads: 0: one per processor that this process may use.
             memory_limit: bytes held at the same time; 0: none.
             statistics_steps: rows of steps kept; 0: none.
-            log_level: on stderr, "quiet", "error", "info" or "debug", or 0..3.
+            log_level: on stderr, "quiet", "warning", "info" or
+                "debug", or 0 to 3.
             copies: what happens where an array must be copied because its
                 layout is not compact and row-major: "warn" (a CopyWarning),
                 "allow" (only a line in the log "moira") or "refuse".
@@ -53,12 +55,14 @@ class Session(Adapting, Handle):
                           f"{copies!r}")
         level = _LOG_LEVELS.get(log_level, log_level)
         if level not in (0, 1, 2, 3):
-            raise invalid("log_level: expected 'quiet', 'error', 'info', "
+            raise invalid("log_level: expected 'quiet', 'warning', 'info', "
                           f"'debug' or 0 to 3, got {log_level!r}")
         options = _abi.SessionOptions(
             threads=threads, memory_limit=memory_limit,
             statistics_steps=statistics_steps or -1, log_level=level)
         pointer = ctypes.c_void_p()
+        if len(bundle.grids) > 1:
+            bundle = bundle.for_ranks(ranks.ranks if ranks else 1)
         with contextlib.ExitStack() as stack:
             if ranks is not None:
                 options.ranks = stack.enter_context(ranks._use())

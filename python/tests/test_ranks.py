@@ -18,6 +18,8 @@ from support import BUILD, TOP, buffer
 #: Row t of each rank goes to expert t % 4: y[t] = x[t] * scale[t % 4]. For two
 #: ranks, which have a spare slot each.
 BUNDLE = BUILD / "unittests" / "Runtime" / "ranks.moira"
+#: The same beside a program for one rank.
+GRIDS = BUILD / "unittests" / "Runtime" / "grids.moira"
 SCALE = [[10 * e + k for k in range(4)] for e in range(4)]
 
 
@@ -83,6 +85,28 @@ class RanksTest(Base):
         self.assertEqual(again["layers"][0]["counts"], [5, 4, 4, 4])
         self.assertEqual(again["error"], 0)
         self.assertEqual(again["layers"][0]["reason"], "")
+
+    def test_grids(self):
+        bundle = moira.Bundle(GRIDS)
+        self.assertEqual(bundle.grids, (1, 2))
+        self.assertEqual(moira.Bundle(BUNDLE).grids, (2,))
+        self.assertEqual(bundle.entry.ranks, 1)
+        self.assertEqual(bundle.for_ranks(2).entry.ranks, 2)
+        self.assertEqual(list(bundle.for_ranks(2).parameters),
+                         ["experts.{}.scale"])
+        self.assertEqual(bundle.session().bundle.entry.ranks, 1)
+        self.assertIn("1, 2 ranks", self.assert_code(
+            Status.INVALID_ARGUMENT, bundle.for_ranks, 3))
+        self.assertIn("1, 2 ranks", self.assert_code(
+            Status.INVALID_ARGUMENT, Session, bundle,
+            ranks=Ranks.threads(3)[0]))
+
+        def body(ranks):
+            with Session(bundle, threads=1, ranks=ranks) as session:
+                session.bind(scales())
+                self.step(session, ranks.rank, 6)
+
+        self.each(body)
 
     def test_sessions_outlive_handles(self):
         group = Ranks.threads(2, timeout=20)

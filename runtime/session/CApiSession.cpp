@@ -33,8 +33,12 @@ int32_t moira_session_create(moira_bundle *bundle,
     moira_session_options value{};
     if (options)
       MOIRA_RETURN_IF_ERROR(readStruct(options, value));
+    Result<std::shared_ptr<const Program>> program =
+        bundle->grids->forRanks(value.ranks ? value.ranks->group->ranks() : 1);
+    if (!program.ok())
+      return program.status();
     Result<std::unique_ptr<Session>> made =
-        Session::create(bundle->program, toOptions(value));
+        Session::create(*program, toOptions(value));
     if (!made.ok())
       return made.status();
     *session = new moira_session{std::move(*made),

@@ -6,6 +6,7 @@
 #ifndef MOIRA_RUNTIME_SESSION_CAPISUPPORT_H
 #define MOIRA_RUNTIME_SESSION_CAPISUPPORT_H
 
+#include "session/BundleGrids.h"
 #include "session/Handles.h"
 #include "session/RankGroup.h"
 
@@ -16,6 +17,8 @@
 #include <new>
 
 struct moira_bundle {
+  std::shared_ptr<moira::runtime::BundleGrids> grids;
+  /// Of the grid that the handle describes.
   std::shared_ptr<const moira::runtime::Program> program;
 };
 

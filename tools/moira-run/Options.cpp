@@ -100,6 +100,19 @@ struct CommandLine {
   cl::opt<std::string> dumpPhases{
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
       cl::desc("Write the IR after each phase into this folder")};
+  cl::list<std::string> jitSymbols{
+      "jit-symbols", cl::CommaSeparated, cl::value_desc("gdb,perf"),
+      cl::cat(category),
+      cl::desc("Who is told of the functions that are compiled: debuggers, or "
+               "perf inject --jit by a file below $JITDUMPDIR (else $HOME)")};
+  cl::opt<runtime::LogLevel> logLevel{
+      "log-level", cl::init(runtime::LogLevel::Quiet), cl::cat(category),
+      cl::desc("What the runtime says on stderr:"),
+      cl::values(
+          clEnumValN(runtime::LogLevel::Quiet, "quiet", "nothing (default)"),
+          clEnumValN(runtime::LogLevel::Warning, "warning", "what is amiss"),
+          clEnumValN(runtime::LogLevel::Info, "info", "what is loaded"),
+          clEnumValN(runtime::LogLevel::Debug, "debug", "every step"))};
   RankCommandLine grid{category};
   StepCommandLine steps{category};
   AdaptCommandLine adapt{category};
@@ -180,6 +193,21 @@ static llvm::Error readCache(const CommandLine &line, RunOptions &options) {
         error.message().c_str());
   }
   options.jit.cacheDirectory = std::string(folder);
+  return llvm::Error::success();
+}
+
+static llvm::Error readSymbols(const CommandLine &line, RunOptions &options) {
+  for (const std::string &reader : line.jitSymbols)
+    if (reader == "gdb")
+      options.jit.symbols.gdb = true;
+    else if (reader == "perf")
+      options.jit.symbols.perf = true;
+    else
+      return expected("jit-symbols", "gdb, perf or both", reader);
+  if (options.isBundle && line.jitSymbols.getNumOccurrences() > 0)
+    return llvm::createStringError(
+        "--jit-symbols: expected a program to compile, got a bundle, whose "
+        "symbols are those of a library");
   return llvm::Error::success();
 }
 
@@ -293,6 +321,9 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
             line.variants.getValue(), *options.variants, options.jit.pipeline))
       return error;
   }
+  options.logLevel = line.logLevel;
+  if (llvm::Error error = readSymbols(line, options))
+    return error;
   if (llvm::Error error = readCache(line, options))
     return error;
   if (llvm::Error error = checkTogether(line, options))

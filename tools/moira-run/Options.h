@@ -9,6 +9,7 @@
 #include "support/Devices.h"
 #include "support/RankOptions.h"
 
+#include "base/Log.h"
 #include "moira/JIT/Variants.h"
 #include "moira/jit.h"
 
@@ -49,6 +50,7 @@ struct RunOptions {
   int threads = 0;
   int64_t memoryLimit = 0;
   DeviceChoice device;
+  runtime::LogLevel logLevel = runtime::LogLevel::Quiet;
   JitOptions jit;
 };
 

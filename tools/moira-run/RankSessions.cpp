@@ -47,6 +47,7 @@ RankSessions::create(std::shared_ptr<const Program> program,
     SessionOptions session;
     session.threads = threadsOf(options, grid);
     session.memoryLimit = options.memoryLimit;
+    session.logLevel = options.logLevel;
     // Only the last step is reported, or the last two: forward and backward.
     session.statisticsSteps = options.grad ? 2 : 1;
     session.communicator = grid.communicator(rank);

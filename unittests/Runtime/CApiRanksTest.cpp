@@ -270,6 +270,87 @@ TEST_F(CApiRanks, WrongArguments) {
   EXPECT_EQ(made, nullptr);
 }
 
+TEST(CApiGrids, SessionsTakeTheGridOfTheirRanks) {
+  moira_bundle *bundle = nullptr, *two = nullptr;
+  ASSERT_CODE(moira_bundle_open(MOIRA_TEST_GRIDS_BUNDLE, &bundle), MOIRA_OK);
+  int32_t count = 0;
+  EXPECT_CODE(moira_bundle_grid(bundle, 0, &count), MOIRA_OK);
+  EXPECT_EQ(count, 1);
+  EXPECT_CODE(moira_bundle_grid(bundle, 1, &count), MOIRA_OK);
+  EXPECT_EQ(count, 2);
+  const int32_t bad = MOIRA_INVALID_ARGUMENT;
+  EXPECT_MESSAGE(moira_bundle_grid(bundle, 2, &count), bad,
+                 "expected a grid below 2, got 2");
+  // Each handle describes one.
+  ASSERT_CODE(moira_bundle_for_ranks(bundle, 2, &two), MOIRA_OK);
+  moira_entry_info entry{};
+  entry.struct_size = sizeof(entry);
+  const char *json = nullptr;
+  EXPECT_CODE(moira_bundle_entry(bundle, 0, &entry), MOIRA_OK);
+  EXPECT_EQ(entry.ranks, 1);
+  EXPECT_CODE(moira_bundle_entry(two, 0, &entry), MOIRA_OK);
+  EXPECT_EQ(entry.ranks, 2);
+  EXPECT_CODE(moira_bundle_manifest(two, &json), MOIRA_OK);
+  EXPECT_NE(std::string(json).find("experts.{}.scale"), std::string::npos);
+  EXPECT_CODE(moira_bundle_manifest(bundle, &json), MOIRA_OK);
+  EXPECT_EQ(std::string(json).find("experts.{}.scale"), std::string::npos);
+  moira_bundle_close(two);
+
+  moira_ranks *group[ranks];
+  ASSERT_CODE(moira_ranks_threads(ranks, nullptr, group), MOIRA_OK);
+  onThreads([&](int rank) {
+    Rank mine(bundle, group[rank]);
+    EXPECT_CODE(mine.step(rank, 6), MOIRA_OK);
+  });
+  moira_session *alone = nullptr;
+  ASSERT_CODE(moira_session_create(bundle, nullptr, &alone), MOIRA_OK);
+  EXPECT_CODE(moira_session_bind_random(alone, 1), MOIRA_OK);
+  Floats x(rowsOf(0, 2), {2, features});
+  const DLTensor *inputs[] = {x.dl()};
+  DLManagedTensor *result = nullptr;
+  ASSERT_CODE(moira_session_invoke(alone, "main", inputs, 1, &result, 1),
+              MOIRA_OK);
+  result->deleter(result);
+  moira_session_destroy(alone);
+  for (moira_ranks *rank : group)
+    moira_ranks_destroy(rank);
+
+  // There is none for three.
+  moira_ranks *three[3];
+  ASSERT_CODE(moira_ranks_threads(3, nullptr, three), MOIRA_OK);
+  moira_session_options options{};
+  options.struct_size = sizeof(options);
+  options.ranks = three[0];
+  moira_session *none = nullptr;
+  const char *message = "expected a grid of the bundle (1, 2 ranks), got 3";
+  EXPECT_CODE(moira_session_create(bundle, &options, &none), bad);
+  EXPECT_NE(std::string(moira_error_message()).find(message), std::string::npos)
+      << moira_error_message();
+  EXPECT_MESSAGE(moira_bundle_for_ranks(bundle, 3, &two), bad, message);
+  EXPECT_CODE(moira_bundle_for_ranks(bundle, 0, &two), bad);
+  EXPECT_CODE(moira_bundle_for_ranks(nullptr, 2, &two), bad);
+  EXPECT_CODE(moira_bundle_for_ranks(bundle, 2, nullptr), bad);
+  EXPECT_CODE(moira_bundle_grid(nullptr, 0, &count), bad);
+  EXPECT_CODE(moira_bundle_grid(bundle, 0, nullptr), bad);
+  for (moira_ranks *rank : three)
+    moira_ranks_destroy(rank);
+  moira_bundle_close(bundle);
+}
+
+TEST(CApiGrids, OneGridIsTheBundle) {
+  moira_bundle *bundle = nullptr, *same = nullptr;
+  ASSERT_CODE(moira_bundle_open(MOIRA_TEST_RANKS_BUNDLE, &bundle), MOIRA_OK);
+  int32_t count = 0;
+  EXPECT_CODE(moira_bundle_grid(bundle, 0, &count), MOIRA_OK);
+  EXPECT_EQ(count, 2);
+  EXPECT_CODE(moira_bundle_for_ranks(bundle, 2, &same), MOIRA_OK);
+  moira_bundle_close(same);
+  EXPECT_MESSAGE(moira_bundle_for_ranks(bundle, 1, &same),
+                 MOIRA_INVALID_ARGUMENT,
+                 "expected a grid of the bundle (2 ranks), got 1");
+  moira_bundle_close(bundle);
+}
+
 TEST(CApiRank, OneIsAlone) {
   moira_ranks *one = nullptr;
   ASSERT_CODE(moira_ranks_threads(1, nullptr, &one), MOIRA_OK);

@@ -69,6 +69,15 @@ MOIRA_API int32_t moira_bundle_open_memory(const void *data, size_t bytes,
                                            moira_bundle **bundle);
 /* Sessions of the bundle stay usable. NULL is legal. */
 MOIRA_API void moira_bundle_close(moira_bundle *bundle);
+/* A bundle may hold a program for each of several numbers of ranks. The ranks
+ * of grid `index`, 0 the first; MOIRA_INVALID_ARGUMENT beyond the last. */
+MOIRA_API int32_t moira_bundle_grid(const moira_bundle *bundle, int32_t index,
+                                    int32_t *ranks);
+/* Another handle of the bundle, whose manifest and signatures are those of the
+ * grid for `ranks` ranks; of the one that was opened they are the first grid's.
+ * Sessions take the grid of their ranks, whatever the handle. */
+MOIRA_API int32_t moira_bundle_for_ranks(const moira_bundle *bundle,
+                                         int32_t ranks, moira_bundle **grid);
 /* The manifest as JSON: entries, variants, parameters. Lives as long as the
  * bundle. */
 MOIRA_API int32_t moira_bundle_manifest(const moira_bundle *bundle,
