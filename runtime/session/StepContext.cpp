@@ -7,6 +7,7 @@
 #include "session/DeviceStep.h"
 #include "session/Residuals.h"
 
+#include <algorithm>
 #include <functional>
 
 using namespace moira;
@@ -30,7 +31,10 @@ StepContext::StepContext(Pool *pool, std::shared_ptr<MemoryAccount> account)
 }
 
 Arena &StepContext::arena(int64_t worker) {
-  return gpu && worker == 0 ? gpu->arena() : *arenas[worker];
+  if (!gpu)
+    return *arenas[worker];
+  // What the processor's worker 0 has is the host's here.
+  return worker == 0 ? gpu->arena() : *arenas[std::max<int64_t>(worker, 0)];
 }
 
 void StepContext::setDevice(DeviceStep *device) {
@@ -60,7 +64,7 @@ Status StepContext::finish() {
     if (!made[i])
       fail(MOIRA_FAILED,
            concat("expected the step to produce result ", i, ", got none"));
-  for (int64_t worker = 0; worker < workers(); ++worker)
+  for (int64_t worker = gpu ? -1 : 0; worker < workers(); ++worker)
     arena(worker).reset();
   entry = nullptr;
   results = nullptr;
@@ -77,7 +81,7 @@ void StepContext::fail(int32_t code, std::string text) {
 }
 
 bool StepContext::checkWorker(int64_t worker) {
-  if (worker >= 0 && worker < workers())
+  if (worker >= (gpu ? MOIRA_DEVICE_HOST_WORKER : 0) && worker < workers())
     return true;
   fail(MOIRA_FAILED,
        concat("expected a worker below ", workers(), ", got ", worker));

@@ -323,8 +323,10 @@ def OutlineKernelsPass : Pass<"moe-outline-kernels", "::mlir::ModuleOp"> {
     come back through memory. Values from outside are parameters: of a memref the
     pointer and what its type does not say of sizes, strides and offset.
 
-    Loads and copies stay for `moe-emit-entries`. An allocation in a kernel and a
-    call of a function of the host are errors that name the op.
+    Loads and copies stay for `moe-emit-entries`. Numbers that only the host writes
+    and reads, such as tickets of transfers, keep their memory there
+    (`moira_nv.on_host`). An allocation in a kernel and a call of a function of the
+    host are errors that name the op.
 
     ```mlir
     scf.parallel (%i) = (%c0) to (%n) step (%c1) {

@@ -403,6 +403,52 @@ private:
 };
 } // namespace
 
+/// Whether the host runs `op` itself: it is in no loop that becomes a kernel.
+static bool isRunByHost(Operation *op) {
+  for (Operation *parent = op->getParentOp(); !isa<func::FuncOp>(parent);
+       parent = parent->getParentOp())
+    if (isa<scf::ParallelOp>(parent) || !hasWorkOfHost(parent))
+      return false;
+  return true;
+}
+
+/// Numbers that only the host writes and reads, such as tickets of transfers,
+/// stay with it.
+static void keepOnHost(func::FuncOp function) {
+  function.walk([](memref::AllocOp alloc) {
+    bool isOfHost = llvm::all_of(alloc->getUsers(), [](Operation *user) {
+      return isa<memref::LoadOp, memref::StoreOp>(user) && isRunByHost(user);
+    });
+    if (isOfHost && alloc.getType().getElementType().isIndex())
+      alloc->setAttr(nv::kOnHostAttrName, UnitAttr::get(alloc.getContext()));
+  });
+}
+
+/// Whether `op` accesses memory that stays with the host.
+static bool isAccessOnHost(Operation *op) {
+  Value memref;
+  if (auto store = dyn_cast<memref::StoreOp>(op))
+    memref = store.getMemRef();
+  Operation *definition = memref ? memref.getDefiningOp() : nullptr;
+  return definition && definition->hasAttr(nv::kOnHostAttrName);
+}
+
+/// Constants are memory of the host: steps work on a copy.
+static void copyConstants(func::FuncOp function) {
+  SmallVector<memref::GetGlobalOp> constants;
+  function.walk([&](memref::GetGlobalOp op) { constants.push_back(op); });
+  for (memref::GetGlobalOp constant : constants) {
+    OpBuilder b(constant);
+    b.setInsertionPointAfter(constant);
+    auto type = constant.getType();
+    Value copy = memref::AllocOp::create(
+        b, constant.getLoc(),
+        MemRefType::get(type.getShape(), type.getElementType()));
+    constant.replaceAllUsesWith(copy);
+    memref::CopyOp::create(b, constant.getLoc(), constant, copy);
+  }
+}
+
 LogicalResult OutlineKernels::outline(Block &block, Launches &launches) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (auto loop = dyn_cast<scf::ParallelOp>(op)) {
@@ -430,28 +476,13 @@ LogicalResult OutlineKernels::outline(Block &block, Launches &launches) {
       continue;
     }
     // The host reads and copies by itself.
-    if (isa<memref::LoadOp, memref::CopyOp>(op) || !touchesMemory(&op))
+    if (isa<memref::LoadOp, memref::CopyOp>(op) || isAccessOnHost(&op) ||
+        !touchesMemory(&op))
       continue;
     if (failed(Outliner(&op, launches).outlineSerial()))
       return failure();
   }
   return success();
-}
-
-/// Constants are memory of the host: steps work on a copy.
-static void copyConstants(func::FuncOp function) {
-  SmallVector<memref::GetGlobalOp> constants;
-  function.walk([&](memref::GetGlobalOp op) { constants.push_back(op); });
-  for (memref::GetGlobalOp constant : constants) {
-    OpBuilder b(constant);
-    b.setInsertionPointAfter(constant);
-    auto type = constant.getType();
-    Value copy = memref::AllocOp::create(
-        b, constant.getLoc(),
-        MemRefType::get(type.getShape(), type.getElementType()));
-    constant.replaceAllUsesWith(copy);
-    memref::CopyOp::create(b, constant.getLoc(), constant, copy);
-  }
 }
 
 void OutlineKernels::runOnOperation() {
@@ -460,6 +491,7 @@ void OutlineKernels::runOnOperation() {
     if (!isOfDevice(function))
       continue;
     copyConstants(function);
+    keepOnHost(function);
     for (Block &block : function.getBody())
       if (failed(outline(block, launches)))
         return signalPassFailure();

@@ -165,11 +165,23 @@ void DeviceLowering::lower(memref::CopyOp op) {
        AbiBuilder::dataPointer(b, converter, op.getSource()), bytes});
 }
 
+/// Whether `op` accesses memory that stays with the host.
+static bool isOnHost(Operation *op) {
+  Value memref;
+  if (auto load = dyn_cast<memref::LoadOp>(op))
+    memref = load.getMemRef();
+  else if (auto store = dyn_cast<memref::StoreOp>(op))
+    memref = store.getMemRef();
+  auto alloc = memref ? memref.getDefiningOp<memref::AllocOp>() : nullptr;
+  return alloc && alloc->hasAttr(nv::kOnHostAttrName);
+}
+
 LogicalResult DeviceLowering::run() {
   SmallVector<Operation *> ops;
   step.walk([&](Operation *op) {
     if (isa<nv::NVDialect>(op->getDialect()) ||
-        isa<memref::LoadOp, memref::StoreOp, memref::CopyOp>(op))
+        (isa<memref::LoadOp, memref::StoreOp, memref::CopyOp>(op) &&
+         !isOnHost(op)))
       ops.push_back(op);
   });
   for (Operation *op : ops) {

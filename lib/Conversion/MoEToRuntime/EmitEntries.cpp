@@ -9,7 +9,9 @@
 
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Dialect/NV/IR/NVDialect.h"
 #include "moira/abi.h"
+#include "moira/device_abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -225,7 +227,10 @@ void FunctionLowering::lowerAllocations() {
     Value bytes = AbiBuilder::i64(b, getStaticBytes(type));
     for (Value size : alloc.getDynamicSizes())
       bytes = LLVM::MulOp::create(b, bytes, AbiBuilder::toI64(b, size));
-    Value data = AbiBuilder(b, context()).alloc(getWorker(b, function), bytes);
+    Value worker = alloc->hasAttr(nv::kOnHostAttrName)
+                       ? AbiBuilder::i64(b, MOIRA_DEVICE_HOST_WORKER)
+                       : getWorker(b, function);
+    Value data = AbiBuilder(b, context()).alloc(worker, bytes);
     alloc.replaceAllUsesWith(
         AbiBuilder::memref(b, converter, type, data, alloc.getDynamicSizes()));
     alloc.erase();

@@ -4,11 +4,11 @@
  * The contract between host code that launches kernels and the runtime: what
  * `moira_ctx.queues` points to in a step of a program for a GPU. docs/abi.md.
  *
- * In such a step `alloc` and `result` of moira_api give memory of the device,
- * and `loads` takes it; inputs are copied to the device before the step but for
- * those of rank 0, which stay on the host, and parameters are there. All work
- * goes, in order, into one queue; only `read` waits. Errors are sticky as
- * everywhere. */
+ * In such a step `alloc` and `result` of moira_api give memory of the device
+ * (the host's for MOIRA_DEVICE_HOST_WORKER), and `loads` takes it; inputs are
+ * copied to the device before the step but for those of rank 0, which stay on
+ * the host, and parameters are there. All work goes, in order, into one queue;
+ * of the functions below only `read` waits. Errors are sticky as everywhere. */
 #ifndef MOIRA_DEVICE_ABI_H
 #define MOIRA_DEVICE_ABI_H
 
@@ -34,6 +34,9 @@ typedef struct moira_tensor_box {
 } moira_tensor_box;
 
 enum { MOIRA_TENSOR_MAP_BYTES = 128 };
+
+/* The worker whose memory, for `alloc`, is the host's. */
+enum { MOIRA_DEVICE_HOST_WORKER = -1 };
 
 typedef struct moira_device {
   uint32_t abi_version;
