@@ -190,6 +190,11 @@ LogicalResult Shard::shard(func::FuncOp function, int64_t count) {
   });
   if (isFailed)
     return failure();
+  SmallVector<Attribute> costs;
+  for (const ShardedExpert &expert : experts)
+    costs.push_back(describeCost(expert));
+  if (!costs.empty())
+    function->setAttr(kCostsAttrName, rewriter.getArrayAttr(costs));
   if (failed(retypeParameters(function, experts)))
     return failure();
   for (linalg::LinalgOp sum : tokens.getSums())

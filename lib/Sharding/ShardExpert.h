@@ -37,6 +37,10 @@ struct ShardedExpert {
 FailureOr<ShardedExpert> planExpert(ExpertOp expert,
                                     const ShardingOptions &options);
 
+/// What times and memory of the expert's layer depend on beside its placement,
+/// for `moe.costs`: bytes of rows before anything is cut, and its parameters.
+DictionaryAttr describeCost(const ShardedExpert &expert);
+
 /// Counts of all ranks by the sizes they were gathered of: once per layer.
 using Matrices = DenseMap<Value, Value>;
 

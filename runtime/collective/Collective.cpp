@@ -70,26 +70,23 @@ void Broadcast::begin(int newRank, int newRanks, int newRoot, void *newData,
   root = newRoot;
   data = newData;
   bytes = newBytes;
-  round = 0;
+  for (bit = 1; bit < ranks;)
+    bit *= 2;
 }
 
 bool Broadcast::next(Batch &batch) {
   clear(batch);
+  bit /= 2;
+  if (bit == 0)
+    return false;
+  // Those that have the data are the multiples of two bits by now. A rank whose
+  // turn has not come has an empty batch: both ends count batches alike.
   int place = (rank + ranks - root) % ranks;
-  // The parent is the place without the lowest bit; children add lower bits.
-  int low = place ? place & -place : 1;
-  if (!place)
-    while (low < ranks)
-      low *= 2;
-  if (round == 0 && place == 0)
-    round = 1;
-  if (round == 0)
-    batch.receives.push_back({(place - low + root) % ranks, data, bytes});
-  else if (round == 1)
-    for (int bit = low / 2; bit > 0; bit /= 2)
-      if (place + bit < ranks)
-        batch.sends.push_back({(place + bit + root) % ranks, data, bytes});
-  return round++ < 2;
+  if (place % (2 * bit) == 0 && place + bit < ranks)
+    batch.sends.push_back({(place + bit + root) % ranks, data, bytes});
+  else if (place % (2 * bit) == bit)
+    batch.receives.push_back({(place - bit + root) % ranks, data, bytes});
+  return true;
 }
 
 //===----------------------------------------------------------------------===//

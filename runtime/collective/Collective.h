@@ -23,7 +23,9 @@ public:
 
   /// Called first, and again each time the batch that it filled has completed:
   /// does what can be done by now and fills the next batch. False where
-  /// nothing is left to do. Batches may be empty.
+  /// nothing is left to do. Batches may be empty. The two ends of a message are
+  /// in batches of the same number, since virtual clocks time all first batches
+  /// together, then all second ones.
   virtual bool next(Batch &batch) = 0;
 };
 
@@ -67,7 +69,9 @@ private:
   Staging staging; ///< block i: of rank + i
 };
 
-/// `data` of rank `root` to all, down a binomial tree.
+/// `data` of rank `root` to all, down a binomial tree, the farthest first. Both
+/// ends of a message are in the same batch, counted from the first one on, as
+/// virtual clocks need it.
 class Broadcast final : public Collective {
 public:
   void begin(int rank, int ranks, int root, void *data, int64_t bytes);
@@ -77,7 +81,7 @@ private:
   int rank = 0, ranks = 1, root = 0;
   void *data = nullptr;
   int64_t bytes = 0;
-  int round = 0;
+  int bit = 0; ///< twice the distance of the round to come
 };
 
 /// Adds (or takes the maximum of) arrays of all ranks, each element in

@@ -261,11 +261,34 @@ Result<int64_t> Communicator::gatherWeights(const moira_plan &plan,
 }
 
 Result<int64_t> Communicator::reduceWeights(const moira_plan &plan,
-                                            const moira_reduce &reduce) {
+                                            const moira_reduce &reduce,
+                                            const int32_t *lasting) {
   Request request;
   request.kind = Request::Kind::ReduceWeights;
   request.plan = plan;
   request.reduce = reduce;
+  request.lasting = lasting;
+  return start(request);
+}
+
+Result<int64_t> Communicator::moveShadow(const moira_plan &plan,
+                                         const ShadowMove &move) {
+  if (move.bytes < 0)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("shadow: expected 0 or more bytes, got ", move.bytes));
+  Request request;
+  request.kind = Request::Kind::MoveShadow;
+  request.plan = plan;
+  request.shadow = move;
+  return start(request);
+}
+
+Result<int64_t> Communicator::moveSlots(const Pieces &pieces,
+                                        int32_t parameter) {
+  Request request;
+  request.kind = Request::Kind::MoveSlots;
+  request.pieces = &pieces;
+  request.gather.parameter = parameter;
   return start(request);
 }
 

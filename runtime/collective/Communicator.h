@@ -9,7 +9,9 @@
 
 #include "collective/Collective.h"
 #include "collective/ExchangeLayout.h"
+#include "collective/RaggedExchange.h"
 #include "collective/Record.h"
+#include "collective/ShadowSend.h"
 #include "collective/Traffic.h"
 
 #include <memory>
@@ -97,8 +99,14 @@ public:
                            const moira_exchange &exchange);
   Result<int64_t> gatherWeights(const moira_plan &plan,
                                 const moira_gather &gather);
+  /// `lasting`: the table without the shadows that the plan's has, [ranks,
+  /// slots], by which gradients have their owners; null: there are none.
   Result<int64_t> reduceWeights(const moira_plan &plan,
-                                const moira_reduce &reduce);
+                                const moira_reduce &reduce,
+                                const int32_t *lasting = nullptr);
+  Result<int64_t> moveShadow(const moira_plan &plan, const ShadowMove &move);
+  /// Slots of a parameter, or of what belongs to it, from rank to rank.
+  Result<int64_t> moveSlots(const Pieces &pieces, int32_t parameter);
   /// data[count] = sum of all ranks' in[count], which may be `data`.
   Result<int64_t> startAllReduce(const void *in, void *data, int64_t count,
                                  int32_t dtype);

@@ -41,10 +41,36 @@ Status Performer::reduceWeights(const Request &request, Carrier &carrier) {
   const moira_reduce &reduce = request.reduce;
   MOIRA_RETURN_IF_ERROR(
       placement.set(reduce.placement, request.plan, members.size()));
-  MOIRA_RETURN_IF_ERROR(
-      reducing.begin(reduce, placement, members.rank, stagingBytes));
+  if (request.lasting)
+    MOIRA_RETURN_IF_ERROR(
+        lasting.set(reduce.placement, request.lasting, members.size()));
+  MOIRA_RETURN_IF_ERROR(reducing.begin(reduce, placement,
+                                       request.lasting ? &lasting : nullptr,
+                                       members.rank, stagingBytes));
   return carrier.run(reducing, members,
                      {TrafficKind::Gradients, reduce.layer, reduce.parameter});
+}
+
+Status Performer::moveShadow(const Request &request, Carrier &carrier) {
+  const ShadowMove &move = request.shadow;
+  MOIRA_RETURN_IF_ERROR(
+      placement.set(move.placement, request.plan, members.size()));
+  MOIRA_RETURN_IF_ERROR(
+      lasting.set(move.placement, move.lasting, members.size()));
+  findShadowRanks(lasting, placement, move.unit, shadowed.ranks);
+  int place = 0;
+  while (place < shadowed.size() && shadowed.ranks[place] != members.rank)
+    ++place;
+  if (place == shadowed.size())
+    return Status();
+  Place own = placement.holderFor(move.unit, members.rank);
+  shadowing.begin(place, shadowed.size(),
+                  static_cast<char *>(move.slots) + own.slot * move.bytes,
+                  move.bytes, ShadowTransport::BySize);
+  for (int &rank : shadowed.ranks)
+    rank = members.ranks[rank];
+  return carrier.run(shadowing, shadowed,
+                     {TrafficKind::Shadows, move.layer, move.parameter});
 }
 
 Status Performer::allGather(const Request &request, Carrier &carrier) {
@@ -64,6 +90,12 @@ Status Performer::perform(const Request &request, Carrier &carrier) {
     return gatherWeights(request, carrier);
   case Request::Kind::ReduceWeights:
     return reduceWeights(request, carrier);
+  case Request::Kind::MoveShadow:
+    return moveShadow(request, carrier);
+  case Request::Kind::MoveSlots:
+    linear.begin(members.rank, *request.pieces);
+    return carrier.run(linear, members,
+                       {TrafficKind::Moves, -1, request.gather.parameter});
   case Request::Kind::Broadcast:
     broadcasting.begin(members.rank, members.size(), request.root, request.out,
                        request.bytes);

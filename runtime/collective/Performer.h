@@ -56,9 +56,10 @@ private:
   Status exchange(const Request &request, Carrier &carrier);
   Status gatherWeights(const Request &request, Carrier &carrier);
   Status reduceWeights(const Request &request, Carrier &carrier);
+  Status moveShadow(const Request &request, Carrier &carrier);
   Status allGather(const Request &request, Carrier &carrier);
 
-  Placement placement;
+  Placement placement, lasting;
   ExchangeLayout layout;
   RowFlows flows;
   Pieces pieces;
@@ -66,6 +67,8 @@ private:
   HierarchicalExchange hierarchical;
   AllGather gathering;
   Broadcast broadcasting;
+  ShadowSend shadowing;
+  Members shadowed; ///< the ranks between which a unit moves
   ReduceWeights reducing;
   AllReduce allReducing;
   ReduceScatter reduceScattering;

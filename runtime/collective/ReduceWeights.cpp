@@ -42,7 +42,7 @@ int64_t ReduceWeights::countTerms() const {
 }
 
 /// Whether a slot has the first place of its unit on its rank: others have a
-/// copy of it.
+/// copy of it. A unit that a slot holds for a step stands nowhere.
 static bool isFirst(const Placement &placement, int rank, int slot) {
   int unit = placement.unit(rank, slot);
   if (unit < 0)
@@ -62,9 +62,9 @@ void ReduceWeights::plan() {
   firstTerm.clear();
   for (int slot = 0; slot < placement->slots(); ++slot) {
     firstTerm.push_back(static_cast<int>(terms.size()));
-    if (!isFirst(*placement, rank, slot))
+    if (!isFirst(*owners, rank, slot))
       continue;
-    forTerms(placement->unit(rank, slot), [&](int from, int64_t part) {
+    forTerms(owners->unit(rank, slot), [&](int from, int64_t part) {
       if (from == rank) {
         terms.push_back(part);
         return;
@@ -77,8 +77,8 @@ void ReduceWeights::plan() {
   for (int d = 1; d < placement->ranks(); ++d) {
     int to = (rank + d) % placement->ranks();
     for (int slot = 0; slot < placement->slots(); ++slot)
-      if (isFirst(*placement, to, slot))
-        forTerms(placement->unit(to, slot), [&](int from, int64_t part) {
+      if (isFirst(*owners, to, slot))
+        forTerms(owners->unit(to, slot), [&](int from, int64_t part) {
           if (from == rank)
             sends.push_back({to, part});
         });
@@ -86,13 +86,15 @@ void ReduceWeights::plan() {
 }
 
 Status ReduceWeights::begin(const moira_reduce &reduce,
-                            const Placement &newPlacement, int newRank,
+                            const Placement &newPlacement,
+                            const Placement *lasting, int newRank,
                             int64_t stagingBytes) {
   MOIRA_RETURN_IF_ERROR(checkReducible(reduce.dtype));
   if (reduce.count < 0)
     return Status(MOIRA_INVALID_ARGUMENT,
                   concat("expected 0 or more elements, got ", reduce.count));
   placement = &newPlacement;
+  owners = lasting ? lasting : placement;
   rank = newRank;
   copies = reduce.placement.copies;
   replicated = reduce.replicated != 0;
@@ -129,13 +131,13 @@ void ReduceWeights::finish() {
   for (int slot = 0; slot < placement->slots() && bytes > 0; ++slot) {
     if (firstTerm[slot] < firstTerm[slot + 1])
       continue;
-    int unit = placement->unit(rank, slot);
+    int unit = owners->unit(rank, slot);
     if (unit < 0) {
       std::memset(local + slot * bytes, 0, bytes);
       continue;
     }
     int first = 0;
-    while (placement->unit(rank, first) != unit)
+    while (owners->unit(rank, first) != unit)
       ++first;
     copyBytes(local + slot * bytes, local + first * bytes, bytes);
   }

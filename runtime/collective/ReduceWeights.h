@@ -18,10 +18,11 @@ namespace moira::runtime {
 class ReduceWeights final : public Collective {
 public:
   /// `placement` is set for reduce.placement and stays as it is to the end.
-  /// About `stagingBytes` are held beside the caller's memory; equal on all
-  /// ranks.
-  Status begin(const moira_reduce &reduce, const Placement &placement, int rank,
-               int64_t stagingBytes);
+  /// With `lasting` only slots that hold their unit there too get a sum, the
+  /// rest of them, which hold it for a step, zeros. About `stagingBytes` are
+  /// held beside the caller's memory; equal on all ranks.
+  Status begin(const moira_reduce &reduce, const Placement &placement,
+               const Placement *lasting, int rank, int64_t stagingBytes);
   bool next(Batch &batch) override;
 
 private:
@@ -40,7 +41,8 @@ private:
   void add(int64_t n);
   void finish();
 
-  const Placement *placement = nullptr;
+  /// Who has parts, and who gets sums.
+  const Placement *placement = nullptr, *owners = nullptr;
   int rank = 0;
   int copies = 0;
   bool replicated = false;

@@ -6,7 +6,8 @@
 #ifndef MOIRA_RUNTIME_COLLECTIVE_REQUEST_H
 #define MOIRA_RUNTIME_COLLECTIVE_REQUEST_H
 
-#include "collective/Collective.h"
+#include "collective/RaggedExchange.h"
+#include "collective/ShadowSend.h"
 
 #include <string>
 
@@ -21,7 +22,9 @@ struct Request {
     GatherCounts,  ///< layer, in, bytes, out
     AllGather,     ///< in, bytes, out
     Broadcast,     ///< out, bytes, root
-    ReduceWeights, ///< reduce, plan
+    ReduceWeights, ///< reduce, plan, lasting
+    MoveShadow,    ///< shadow, plan
+    MoveSlots,     ///< pieces, parameter (in `gather`)
     AllReduce,     ///< in, out, count, dtype, reduction
     ReduceScatter, ///< in, out, count, dtype, reduction
     EndStep,       ///< in, bytes, out
@@ -33,6 +36,10 @@ struct Request {
   moira_exchange exchange{};
   moira_gather gather{};
   moira_reduce reduce{};
+  ShadowMove shadow{};
+  const Pieces *pieces = nullptr;
+  /// Slots that hold a unit here get its gradient; null: all that hold it.
+  const int32_t *lasting = nullptr;
   int64_t layer = -1;
   const void *in = nullptr;
   void *out = nullptr;

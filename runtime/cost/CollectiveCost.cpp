@@ -55,24 +55,16 @@ double CollectiveCost::allGather(int64_t bytes) {
   return last();
 }
 
-/// By depth: a rank sends to all of its children once it has the data.
+/// Bit by bit: who has the data by then sends it that far.
 double CollectiveCost::broadcast(int root, int64_t bytes) {
   int ranks = topology.ranks();
   begin();
-  for (int depth = 0; (1 << depth) <= ranks; ++depth) {
-    for (int place = 0; place < ranks; ++place) {
-      int low = place ? place & -place : 1;
-      int bits = 0;
-      for (int rest = place; rest; rest &= rest - 1)
-        ++bits;
-      if (bits != depth)
-        continue;
-      while (!place && low < ranks)
-        low *= 2;
-      for (int bit = low / 2; bit > 0; bit /= 2)
-        if (place + bit < ranks)
-          send((place + root) % ranks, (place + bit + root) % ranks, bytes);
-    }
+  int bit = 1;
+  while (bit < ranks)
+    bit *= 2;
+  while (bit /= 2) {
+    for (int place = 0; place + bit < ranks; place += 2 * bit)
+      send((place + root) % ranks, (place + bit + root) % ranks, bytes);
     endBatch();
   }
   return last();

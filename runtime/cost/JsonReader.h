@@ -100,6 +100,9 @@ public:
     return {};
   }
 
+  /// The value itself, as JSON.
+  std::string dump() const { return value ? value->dump() : "null"; }
+
 private:
   void mismatch(const char *wanted) const {
     fail(concat("expected ", wanted, ", got ",

@@ -77,7 +77,7 @@ uint64_t LayerModel::hash() const {
   auto add = [&](auto value) { hash = hashBytes(&value, sizeof(value), hash); };
   for (int number : {layer.ranks, layer.experts, layer.shards, layer.slots,
                      int(layer.training), int(layer.gathersAgain),
-                     int(transport), rankGroupSize})
+                     int(layer.backInOneChunk), int(transport), rankGroupSize})
     add(number);
   for (int64_t bytes :
        {layer.rowBytes, layer.resultBytes, layer.partialBytes,
@@ -235,65 +235,4 @@ const LayerModel::Weights &LayerModel::weightsOf(int copies) const {
   return *std::find_if(
       weightTimes.begin(), weightTimes.end(),
       [&](const Weights &weights) { return weights.copies == copies; });
-}
-
-/// Rounds of one unit's way from its owner to all, and of its gradient's back.
-void LayerModel::timeShadows() {
-  int ranks = layer.ranks;
-  shadowWays.assign(ranks, ShadowWay());
-  for (int owner = 0; owner < ranks && maxShadows() > 0; ++owner) {
-    ShadowWay &way = shadowWays[owner];
-    auto flow = [&](int from, int to, double amount) {
-      subset[size_t((from + owner) % ranks) * ranks + (to + owner) % ranks] = {
-          amount, 1};
-    };
-    auto endRound = [&] {
-      way.roundsThere.emplace_back();
-      batch.reserve(way.roundsThere.back());
-      batch.set(subset.data(), false, way.roundsThere.back());
-      way.roundsBack.emplace(way.roundsBack.begin());
-      batch.reserve(way.roundsBack.front());
-      batch.set(subset.data(), true, way.roundsBack.front());
-      std::fill(subset.begin(), subset.end(), Flow());
-    };
-    std::fill(subset.begin(), subset.end(), Flow());
-    bool split = transport == ShadowTransport::Split;
-    if (transport == ShadowTransport::Tree) {
-      int top = 1;
-      while (top < ranks)
-        top *= 2;
-      for (int bit = top / 2; bit > 0; bit /= 2) {
-        for (int from = 0; from + bit < ranks; from += 2 * bit)
-          flow(from, from + bit, 1);
-        endRound();
-      }
-    } else {
-      for (int to = 1; to < ranks; ++to)
-        flow(0, to, split ? 1.0 / ranks : 1);
-      endRound();
-    }
-    for (int from = 0; from < ranks && split; ++from)
-      for (int to = 1; to < ranks; ++to)
-        if (from != to)
-          flow(from, to, 1.0 / ranks);
-    if (split)
-      endRound();
-    Lanes there(lanes), back(lanes);
-    for (const WeightShape &weight : layer.weights) {
-      for (const BatchFlows &round : way.roundsThere)
-        batch.run(round, double(weight.bytes), there);
-      for (const BatchFlows &round : way.roundsBack)
-        batch.run(round, double(weight.gradientBytes), back);
-    }
-    way.there = *std::max_element(there.begin(), there.end());
-    way.back = *std::max_element(back.begin(), back.end());
-    // On a large grid all owners are taken for the first one: to list the
-    // messages of each would take seconds.
-    if (lanes == 1) {
-      way.roundsThere.clear();
-      way.roundsBack.clear();
-      shadowWays.assign(ranks, ShadowWay(way));
-      break;
-    }
-  }
 }

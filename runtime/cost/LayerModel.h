@@ -29,7 +29,7 @@ public:
   static Result<std::unique_ptr<LayerModel>>
   create(const LayerShape &shape, const Topology &topology,
          const Calibration &calibration,
-         ShadowTransport transport = ShadowTransport::Tree);
+         ShadowTransport transport = ShadowTransport::BySize);
 
   static constexpr int maxDegree = 64;
 
@@ -88,8 +88,12 @@ private:
   void addNeeds(Weights &weights, const WeightShape &weight, Lanes &gather,
                 Lanes &reduce);
   void reduceWeights(const Weights &weights, const LayerPlan &plan);
-  void moveShadows(const LayerPlan &plan, bool back);
+  void sendShadows(const LayerPlan &plan);
+  void returnShadows(const LayerPlan &plan);
   void timeShadows();
+  void timeShadow(int owner, ShadowTransport way,
+                  std::vector<BatchFlows> &rounds);
+  bool isSplit(const WeightShape &weight) const;
   void timeCounts();
   void select(const LayerPlan &plan);
   void timeExchange(const LayerPlan &plan, bool back);
@@ -128,7 +132,7 @@ private:
   /// Of a unit's owner: seconds there and back alone, and the rounds.
   struct ShadowWay {
     double there = 0, back = 0;
-    std::vector<BatchFlows> roundsThere, roundsBack;
+    std::vector<BatchFlows> rounds[2]; ///< there: whole weights; parts of them
   };
   std::vector<ShadowWay> shadowWays;
 

@@ -7,6 +7,7 @@
 #define MOIRA_RUNTIME_COST_LAYERSHAPE_H
 
 #include "base/Status.h"
+#include "moira/abi.h"
 
 #include <cstdint>
 #include <vector>
@@ -38,6 +39,9 @@ struct LayerShape {
   bool training = false;
   /// The backward part gathers weights again instead of keeping them.
   bool gathersAgain = false;
+  /// The backward part's exchanges are not cut, whatever the plan: compiled
+  /// programs need all rows for the gradients of weights.
+  bool backInOneChunk = false;
 
   int units() const { return experts * shards; }
   /// Slots that no unit of an identity table needs.
@@ -56,6 +60,15 @@ struct LayerPlan {
   int exchange = 0; ///< 0 linear, 1 hierarchical
   int shadows = 0;  ///< experts that all ranks hold in this step
 
+  /// What the backward part of a step with this plan runs with.
+  LayerPlan back(const LayerShape &shape) const {
+    LayerPlan plan = *this;
+    if (shape.backInOneChunk) {
+      plan.degree = 1;
+      plan.schedule = MOIRA_SCHEDULE_EQUAL;
+    }
+    return plan;
+  }
   bool operator==(const LayerPlan &o) const {
     return copies == o.copies && schedule == o.schedule && degree == o.degree &&
            exchange == o.exchange && shadows == o.shadows;
@@ -63,13 +76,19 @@ struct LayerPlan {
   bool operator!=(const LayerPlan &o) const { return !(*this == o); }
 };
 
-/// How the weights of a shadowed expert reach all ranks, and their gradients
-/// come back.
+/// How the weights of a shadowed expert reach all ranks. Gradients come back to
+/// the owner straight from each rank, which adds them in the order of ranks.
 enum class ShadowTransport {
   Direct, ///< the owner sends to each
   Tree,   ///< a binomial tree: Broadcast in collective/Collective.h
-  Split   ///< a part to each rank, then all gather: twice the bytes once
+  Split,  ///< a part to each rank, then all gather: twice the bytes once
+  BySize  ///< what shadowTransport says, as communicators do it
 };
+
+/// How a unit's bytes go to `ranks` ranks, the owner among them: down a tree
+/// while latencies count, in parts from 256 KiB on, where a tree of four and
+/// more sends them twice and more through one link.
+ShadowTransport shadowTransport(int ranks, int64_t bytes);
 
 /// Where a step's time goes, seconds of the rank that ends last, and the most
 /// memory that a rank needs beside its own weights and tokens.

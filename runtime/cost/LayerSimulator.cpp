@@ -194,16 +194,17 @@ void LayerSimulator::weightRounds(const LayerPlan &plan,
     }
 }
 
-void LayerSimulator::shadowRounds(int owner, int64_t bytes, bool reduce,
+void LayerSimulator::shadowRounds(int owner, int64_t bytes,
                                   std::vector<MessageRound> &rounds) const {
   int ranks = shape.ranks;
   rounds.clear();
   auto send = [&](int from, int to, int64_t amount) {
-    from = (from + owner) % ranks;
-    to = (to + owner) % ranks;
-    add(rounds.back(), reduce ? to : from, reduce ? from : to, amount);
+    add(rounds.back(), (from + owner) % ranks, (to + owner) % ranks, amount);
   };
-  if (transport == ShadowTransport::Tree) {
+  ShadowTransport way = transport == ShadowTransport::BySize
+                            ? shadowTransport(ranks, bytes)
+                            : transport;
+  if (way == ShadowTransport::Tree) {
     int top = 1;
     while (top < ranks)
       top *= 2;
@@ -212,20 +213,22 @@ void LayerSimulator::shadowRounds(int owner, int64_t bytes, bool reduce,
       for (int from = 0; from + bit < ranks; from += 2 * bit)
         send(from, from + bit, bytes);
     }
-  } else {
-    bool split = transport == ShadowTransport::Split;
-    rounds.emplace_back();
-    for (int to = 1; to < ranks; ++to)
-      send(0, to, split ? bytes / ranks : bytes);
-    if (split) {
-      rounds.emplace_back();
-      for (int from = 0; from < ranks; ++from)
-        for (int to = 1; to < ranks; ++to)
-          send(from, to, bytes / ranks);
-    }
+    return;
   }
-  if (reduce)
-    std::reverse(rounds.begin(), rounds.end());
+  bool split = way == ShadowTransport::Split;
+  auto part = [&](int place) {
+    return bytes * (place + 1) / ranks - bytes * place / ranks;
+  };
+  rounds.emplace_back();
+  for (int to = 1; to < ranks; ++to)
+    send(0, to, split ? part(to) : bytes);
+  if (!split)
+    return;
+  rounds.emplace_back();
+  for (int from = 0; from < ranks; ++from)
+    for (int d = 1; d < ranks; ++d)
+      if ((from + d) % ranks != 0)
+        send(from, (from + d) % ranks, part(from));
 }
 
 //===----------------------------------------------------------------------===//
@@ -257,17 +260,19 @@ Status LayerSimulator::pass(const LayerPlan &plan, const int32_t *counts,
   for (int rank = 0; rank < ranks; ++rank)
     for (int e = 0; e < shape.experts; ++e)
       own[rank] += counts[size_t(rank) * shape.experts + e];
+  for (const Place &place : shadowed)
+    for (const WeightShape &weight : shape.weights) {
+      if (backward)
+        continue;
+      shadowRounds(place.rank, weight.bytes, rounds);
+      carry(rounds, queue);
+    }
   if (!backward || shape.gathersAgain)
     for (const WeightShape &weight : shape.weights) {
       weightRounds(plan, weight, false, rounds);
       carry(rounds, queue);
     }
   if (!backward) {
-    for (const Place &place : shadowed)
-      for (const WeightShape &weight : shape.weights) {
-        shadowRounds(place.rank, weight.bytes, false, rounds);
-        carry(rounds, queue);
-      }
     for (int rank = 0; rank < ranks; ++rank)
       queue[rank] =
           std::max(queue[rank], clock[rank] += times.gate(int64_t(own[rank])));
@@ -318,13 +323,18 @@ Status LayerSimulator::pass(const LayerPlan &plan, const int32_t *counts,
       queue[rank] = std::max(queue[rank], clock[rank]);
     for (const WeightShape &weight : shape.weights) {
       weightRounds(plan, weight, true, rounds);
+      // One batch: a rank adds a part for each of its slots that gathered it.
+      int64_t parts = weight.replicated
+                          ? shape.shards
+                          : shape.shards / std::max(plan.copies, 1);
+      for (int rank = 0; rank < ranks; ++rank)
+        for (int d = 1; d < ranks; ++d)
+          for (const Place &place : shadowed)
+            for (int64_t j = 0; j < parts; ++j)
+              if (place.rank == (rank + d) % ranks)
+                add(rounds[0], rank, place.rank, weight.gradientBytes);
       carry(rounds, queue);
     }
-    for (const Place &place : shadowed)
-      for (const WeightShape &weight : shape.weights) {
-        shadowRounds(place.rank, weight.gradientBytes, true, rounds);
-        carry(rounds, queue);
-      }
   }
   for (int rank = 0; rank < ranks; ++rank)
     clock[rank] =
@@ -344,7 +354,8 @@ Result<double> LayerSimulator::run(const LayerPlan &plan, const int32_t *counts,
     // The passes are apart: what stands between them is not the layer's.
     double forward = *std::max_element(clock.begin(), clock.end());
     std::fill(clock.begin(), clock.end(), 0);
-    MOIRA_RETURN_IF_ERROR(pass(plan, counts, shadowed, true, clock));
+    MOIRA_RETURN_IF_ERROR(
+        pass(plan.back(shape), counts, shadowed, true, clock));
     return forward + *std::max_element(clock.begin(), clock.end());
   }
   return *std::max_element(clock.begin(), clock.end());

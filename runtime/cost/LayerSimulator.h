@@ -61,7 +61,7 @@ public:
   /// CommunicatorOptions.
   LayerSimulator(const LayerShape &shape, const Topology &topology,
                  const ComputeTimes &times,
-                 ShadowTransport transport = ShadowTransport::Tree,
+                 ShadowTransport transport = ShadowTransport::BySize,
                  int64_t stagingBytes = int64_t(64) << 20);
 
   /// Seconds of a step. `slotTable` is [ranks, slots] with the shadows in it
@@ -88,7 +88,7 @@ private:
   void countRounds(std::vector<MessageRound> &rounds) const;
   void weightRounds(const LayerPlan &plan, const WeightShape &weight,
                     bool reduce, std::vector<MessageRound> &rounds) const;
-  void shadowRounds(int owner, int64_t bytes, bool reduce,
+  void shadowRounds(int owner, int64_t bytes,
                     std::vector<MessageRound> &rounds) const;
   RankGroups groupsOf(int rank) const;
   double product(const LayerPlan &plan, const int32_t *counts, int rank,

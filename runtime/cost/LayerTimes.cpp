@@ -332,25 +332,6 @@ void LayerModel::exchange(int chunk, bool back, double rowBytes,
   sum.exchange += busy;
 }
 
-/// Moves the queue on by the weights of shadows, or by their gradients.
-void LayerModel::moveShadows(const LayerPlan &plan, bool back) {
-  for (int k = 0; k < plan.shadows; ++k)
-    for (int h = 0; h < layer.shards; ++h) {
-      const ShadowWay &way =
-          shadowWays[table.holder(order[k] * layer.shards + h, 0).rank];
-      if (detail == Detail::Quick || lanes == 1) {
-        synchronize(queue);
-        for (double &time : queue)
-          time += back ? way.back : way.there;
-        continue;
-      }
-      for (const WeightShape &weight : layer.weights)
-        for (const BatchFlows &round : back ? way.roundsBack : way.roundsThere)
-          batch.run(round, double(back ? weight.gradientBytes : weight.bytes),
-                    queue);
-    }
-}
-
 /// Gradients of gathered weights and of shadows follow the last exchange.
 void LayerModel::reduceWeights(const Weights &weights, const LayerPlan &plan) {
   if (current.copies == 0)
@@ -366,7 +347,7 @@ void LayerModel::reduceWeights(const Weights &weights, const LayerPlan &plan) {
       if (weights.reduce[lane] > 0)
         queue[lane] = begin + weights.reduce[lane];
   }
-  moveShadows(plan, true);
+  returnShadows(plan);
 }
 
 /// One way of a step: docs/ranks.md, "Schedules". Returns its end.
@@ -376,11 +357,11 @@ double LayerModel::pass(const LayerPlan &plan, bool backward,
   const Weights &weights = weightsOf(plan.copies);
   std::fill(queue.begin(), queue.end(), 0);
   std::fill(clock.begin(), clock.end(), 0);
+  if (!backward)
+    sendShadows(plan);
   if (!backward || layer.gathersAgain)
     for (int lane = 0; lane < lanes; ++lane)
-      queue[lane] = weights.gather[lane];
-  if (!backward)
-    moveShadows(plan, false);
+      queue[lane] += weights.gather[lane];
   sum.weights += largest(queue);
   if (!backward) {
     for (int lane = 0; lane < lanes; ++lane)
@@ -464,8 +445,16 @@ LayerPrediction LayerModel::predict(const LayerPlan &plan, Detail wanted) {
     }
   }
   result.seconds = pass(plan, false, result);
-  if (layer.training)
-    result.seconds += pass(plan, true, result);
+  if (layer.training) {
+    LayerPlan back = plan.back(layer);
+    if (back != plan) {
+      current.degree = back.degree;
+      current.schedule = back.schedule;
+      byPieces = false;
+      emptyChunks = 0;
+    }
+    result.seconds += pass(back, true, result);
+  }
   result.peakBytes = peak(plan);
   return result;
 }

@@ -62,9 +62,10 @@ std::vector<Candidate> SelectionSpace::candidates() const {
     // Without exchanges there is nothing to cut, to route or to shadow. Chunks
     // of one group each have few messages as they are.
     bool moves = variant.copies > 0;
-    bool cut = moves && variant.schedule == MOIRA_SCHEDULE_EQUAL;
+    bool equal = moves && variant.schedule == MOIRA_SCHEDULE_EQUAL;
+    bool cut = equal && variant.cut;
     for (int shadows = 0; shadows <= (moves ? maxShadows : 0); ++shadows)
-      for (int exchange = 0; exchange <= (cut && hierarchical); ++exchange)
+      for (int exchange = 0; exchange <= (equal && hierarchical); ++exchange)
         for (int degree : ordered) {
           if (!cut && degree != *ordered.begin())
             continue;

@@ -19,6 +19,7 @@ struct VariantChoice {
   int copies = 1;       ///< r
   int schedule = 0;     ///< MOIRA_SCHEDULE_EQUAL or MOIRA_SCHEDULE_GROUPS
   std::string numerics; ///< variants of one class give the same bits
+  bool cut = true;      ///< a degree cuts its exchanges
 };
 
 /// A plan: a variant, and the integers that need no other code.

@@ -18,15 +18,13 @@ static constexpr double settledLoss = 0.002;
 // carefully: more than what it is off by.
 static constexpr int maxFollowed = 4;
 static constexpr double followFactor = 1.35;
-// An extreme is tried unless it is said to take so much longer: then the model
-// would have to be wrong by that.
-static constexpr double extremeFactor = 4;
 static constexpr int64_t never = -(int64_t(1) << 40);
 
 Decider::Decider(const SelectionSpace &space, std::unique_ptr<LayerModel> costs,
                  const SelectionOptions &options)
     : choices(space), model(std::move(costs)), wanted(options),
-      list(space.candidates()), allowed(list.size()), history(int(list.size())),
+      list(space.candidates()), allowed(list.size()),
+      history(int(list.size()), options.joint ? int(space.variants.size()) : 0),
       lastTrial(never), allowance(options.initialLoss) {
   const LayerShape &shape = model->shape();
   sums.resize(shape.experts);
@@ -37,6 +35,7 @@ Decider::Decider(const SelectionSpace &space, std::unique_ptr<LayerModel> costs,
     times->resize(list.size());
   ordered.reserve(list.size());
   owners.resize(shape.units());
+  variants.reserve(space.variants.size());
   for (int64_t step = 0; step < History::pastSteps; ++step)
     history.past(step).shadows.reserve(shape.experts);
 }
@@ -116,10 +115,13 @@ Status Decider::allow(const SharedStep &record) {
   return Status();
 }
 
-/// r = 0: 0; r = s: 1; else -1.
-int Decider::extremeOf(int candidate) const {
-  int copies = list[candidate].plan.copies;
+int Decider::extremeOfVariant(int variant) const {
+  int copies = choices.variants[variant].copies;
   return copies == 0 ? 0 : copies == model->shape().shards ? 1 : -1;
+}
+
+int Decider::extremeOf(int candidate) const {
+  return extremeOfVariant(int(list[candidate].variant));
 }
 
 void Decider::learn(const SharedStep &record) {
@@ -280,6 +282,21 @@ void Decider::predictAll(const Bucket &bucket) {
   while (count < ordered.size() && count < maxFollowed &&
          expected[ordered[count]] <= limit)
     ++count;
+  if (wanted.joint) {
+    // And the fastest of each variant that has none among them.
+    uint64_t seen = 0;
+    auto takes = [&](size_t i) {
+      uint64_t bit = uint64_t(1) << list[ordered[i]].variant;
+      bool isNew = !(seen & bit);
+      seen |= bit;
+      return isNew;
+    };
+    for (size_t i = 0; i < count; ++i)
+      takes(i);
+    for (size_t i = count; i < ordered.size(); ++i)
+      if (takes(i))
+        std::swap(ordered[count++], ordered[i]);
+  }
   ordered.resize(count);
   // In the order that suits the model.
   std::sort(ordered.begin(), ordered.end());
@@ -287,6 +304,35 @@ void Decider::predictAll(const Bucket &bucket) {
   for (int32_t c : ordered) {
     careful[c] = same ? quick[c] : model->predict(list[c].plan).seconds;
     expected[c] = careful[c] * correction(c);
+  }
+}
+
+/// The candidate of a variant (-1: of any) that is expected to be the fastest,
+/// among those that were followed; -1: none.
+int Decider::bestOf(int variant) const {
+  int best = -1;
+  for (int32_t c : ordered)
+    if ((variant < 0 || int(list[c].variant) == variant) &&
+        (best < 0 || expected[c] < expected[best]))
+      best = c;
+  return best;
+}
+
+/// What each variant can give: as it was decided here, or as it was asked now.
+void Decider::compareVariants(const Bucket &bucket) {
+  variants.resize(choices.variants.size());
+  for (size_t v = 0; v < variants.size(); ++v) {
+    const VariantBest &before = bucket.bests[v];
+    int c = stands ? before.choice : bestOf(int(v));
+    variants[v] = VariantTime();
+    if (c < 0 || !allowed[c])
+      continue;
+    variants[v].seconds = !stands ? expected[c]
+                          : wanted.mode == SelectionMode::Measured
+                              ? before.predicted * history.expect(bucket, c)
+                              : before.predicted;
+    variants[v].doubt = history.doubt(bucket, c);
+    variants[v].trials = bucket.ratios[c].count;
   }
 }
 
@@ -302,7 +348,7 @@ int Decider::pickTrial(const SharedStep &record, const Bucket &bucket, int best,
   // Extremes first: once, whatever the model says of them, within reason. That
   // is not taken from the allowance: it happens once.
   int extreme = -1;
-  for (size_t c = 0; c < list.size(); ++c)
+  for (size_t c = 0; c < list.size() && !wanted.joint; ++c)
     if (int kind = extremeOf(int(c));
         allowed[c] && kind >= 0 && !extremeTried[kind] &&
         kind != extremeOf(best) &&
@@ -318,7 +364,8 @@ int Decider::pickTrial(const SharedStep &record, const Bucket &bucket, int best,
   int pick = -1;
   double least = expected[best];
   for (int32_t c : ordered) {
-    if (c == best || bucket.ratios[c].count >= wanted.trialsPerBucket)
+    if (c == best || bucket.ratios[c].count >= wanted.trialsPerBucket ||
+        (wanted.joint && list[c].variant != list[best].variant))
       continue;
     double hoped = expected[c] * (1 - history.doubt(bucket, c));
     if (hoped < least && loss(c) <= allowance) {
@@ -334,16 +381,14 @@ int Decider::pickTrial(const SharedStep &record, const Bucket &bucket, int best,
 }
 
 Decision Decider::chooseFully(const SharedStep &record, Bucket &bucket) {
-  history.fade(bucket);
-  predictAll(bucket);
-  int best = ordered[0];
-  for (int32_t c : ordered)
-    if (expected[c] < expected[best])
-      best = c;
-  // The choice before, if it was looked at: else it lost a lot.
+  int best = bestOf(record.variant);
+  // The choice before, if it was looked at: else it lost a lot. Where somebody
+  // else chooses the variant, the choice within that.
+  int before =
+      record.variant < 0 ? bucket.choice : bucket.bests[record.variant].choice;
   double lost = 1;
-  if (bucket.choice >= 0 && careful[bucket.choice] > 0)
-    lost = expected[bucket.choice] / expected[best] - 1;
+  if (before >= 0 && careful[before] > 0)
+    lost = expected[before] / expected[best] - 1;
   bucket.decisions = std::min(bucket.decisions + 1, 2 * agreements);
   bucket.loss = bucket.decisions == 1
                     ? 0
@@ -352,6 +397,10 @@ Decision Decider::chooseFully(const SharedStep &record, Bucket &bucket) {
   bucket.choice = best;
   bucket.decided = bucket.visits;
   bucket.predicted = careful[best];
+  for (size_t v = 0; v < bucket.bests.size(); ++v) {
+    int c = bestOf(int(v));
+    bucket.bests[v] = {c, c < 0 ? 0 : careful[c]};
+  }
   Decision decision;
   decision.candidate = best;
   decision.reason = allowedCount == 1 ? DecisionReason::Only
@@ -368,9 +417,27 @@ Decision Decider::chooseFully(const SharedStep &record, Bucket &bucket) {
   return decision;
 }
 
-Decision Decider::choose(const SharedStep &record, Bucket *&bucket) {
+/// Whether the choice is one between predicted times.
+bool Decider::asksModel(const SharedStep &record) const {
+  return record.counts && record.candidate < 0 &&
+         wanted.mode != SelectionMode::Fixed &&
+         !(wanted.mode == SelectionMode::Oracle && oracle);
+}
+
+Result<Decision> Decider::choose(const SharedStep &record) {
   Decision decision;
-  bucket = nullptr;
+  if (record.candidate >= 0) {
+    if (size_t(record.candidate) >= list.size() || !allowed[record.candidate])
+      return Status(MOIRA_UNAVAILABLE,
+                    "selection: expected a candidate that all ranks may run, "
+                    "got " +
+                        (size_t(record.candidate) < list.size()
+                             ? "'" + list[record.candidate].describe() + "'"
+                             : concat("number ", record.candidate)));
+    decision.candidate = record.candidate;
+    decision.reason = DecisionReason::Fixed;
+    return decision;
+  }
   int first = wanted.fixed;
   for (int c = 0; !allowed[first]; ++c)
     first = c;
@@ -391,29 +458,27 @@ Decision Decider::choose(const SharedStep &record, Bucket *&bucket) {
       }
     return decision;
   }
-  if (!record.counts)
+  if (!bucket)
     return decision;
-  double scale = record.nextRows >= 0 && rows > 0
-                     ? double(record.nextRows) / double(rows)
-                     : 1;
-  bucket = &history.find(keyOf(scale), record.step);
-  if (settled(*bucket) && allowed[bucket->choice]) {
-    decision.candidate = bucket->choice;
-    decision.reason = DecisionReason::Settled;
-    decision.seconds = bucket->predicted;
-    if (wanted.mode == SelectionMode::Measured)
-      decision.seconds *= history.expect(*bucket, bucket->choice);
-    return decision;
-  }
-  setLoads(record.counts, scale);
-  return chooseFully(record, *bucket);
+  if (!stands)
+    return chooseFully(record, *bucket);
+  bool any = record.variant < 0;
+  decision.candidate =
+      any ? bucket->choice : bucket->bests[record.variant].choice;
+  decision.seconds =
+      any ? bucket->predicted : bucket->bests[record.variant].predicted;
+  decision.reason = DecisionReason::Settled;
+  if (wanted.mode == SelectionMode::Measured)
+    decision.seconds *= history.expect(*bucket, decision.candidate);
+  return decision;
 }
 
-Result<Decision> Decider::decide(const SharedStep &record,
-                                 Explanation *explanation) {
+Status Decider::prepare(const SharedStep &record) {
   MOIRA_RETURN_IF_ERROR(allow(record));
   loaded = nullptr;
-  asked = false;
+  asked = stands = false;
+  bucket = nullptr;
+  variants.clear();
   allowance = std::min(allowance + wanted.trialLoss, wanted.initialLoss + 1);
   if (record.counts) {
     addLoads(record.counts);
@@ -426,8 +491,36 @@ Result<Decision> Decider::decide(const SharedStep &record,
         note(record, key);
     }
   }
-  Bucket *bucket = nullptr;
-  Decision decision = choose(record, bucket);
+  if (!asksModel(record))
+    return Status();
+  double scale = record.nextRows >= 0 && rows > 0
+                     ? double(record.nextRows) / double(rows)
+                     : 1;
+  bucket = &history.find(keyOf(scale), record.step);
+  stands = settled(*bucket) && allowed[bucket->choice];
+  if (!stands) {
+    setLoads(record.counts, scale);
+    history.fade(*bucket);
+    predictAll(*bucket);
+  }
+  if (wanted.joint)
+    compareVariants(*bucket);
+  return Status();
+}
+
+Result<Decision> Decider::conclude(const SharedStep &record,
+                                   Explanation *explanation) {
+  if (record.variant >= 0 && bucket &&
+      (size_t(record.variant) >= variants.size() ||
+       variants[record.variant].seconds == 0))
+    return Status(MOIRA_UNAVAILABLE,
+                  concat("selection: expected a variant that all ranks may "
+                         "run, got number ",
+                         record.variant));
+  Result<Decision> chosen = choose(record);
+  if (!chosen.ok())
+    return chosen;
+  Decision &decision = *chosen;
   const LayerPlan &plan = list[decision.candidate].plan;
   if (plan.shadows > 0 && record.counts) {
     decision.shadows =
@@ -454,4 +547,10 @@ Result<Decision> Decider::decide(const SharedStep &record,
   if (explanation)
     explain(record, decision, bucket, *explanation);
   return decision;
+}
+
+Result<Decision> Decider::decide(const SharedStep &record,
+                                 Explanation *explanation) {
+  MOIRA_RETURN_IF_ERROR(prepare(record));
+  return conclude(record, explanation);
 }

@@ -38,6 +38,9 @@ struct SelectionOptions {
   /// 1: a record decides for the step after its own, so nobody waits. 0: for
   /// its own, between counting and the exchange.
   int lag = 1;
+  /// Several layers run one variant (selection/EntryChoice.h): the best plan of
+  /// each variant is followed, and `SharedStep::variant` says which it is.
+  bool joint = false;
 };
 
 /// What ranks have told each other in a step; the same on all ranks. Nothing is
@@ -56,11 +59,14 @@ struct SharedStep {
   /// Rows of all ranks in the next step, where they are known on all ranks; -1:
   /// as in this one. Loads are scaled.
   int64_t nextRows = -1;
+  // What somebody else has decided, alike on all ranks; -1: nothing.
+  int variant = -1;   ///< only candidates of this variant
+  int candidate = -1; ///< this one, learned from like any other
 };
 
 enum class DecisionReason {
   First,        ///< no record yet
-  Fixed,        ///< by the mode
+  Fixed,        ///< by the mode, or by somebody else
   Only,         ///< nothing else is allowed
   Model,        ///< the least predicted time
   Measured,     ///< the least time, measured times counted in
@@ -124,6 +130,10 @@ public:
   create(const SelectionSpace &space, std::unique_ptr<LayerModel> model,
          const SelectionOptions &options = {});
 
+  /// An extreme is tried unless it is said to take so much longer: then the
+  /// model would have to be wrong by that.
+  static constexpr double extremeFactor = 4;
+
   const std::vector<Candidate> &candidates() const { return list; }
   const SelectionSpace &space() const { return choices; }
   const SelectionOptions &options() const { return wanted; }
@@ -133,6 +143,23 @@ public:
   /// candidate is allowed. An explanation changes no decision.
   Result<Decision> decide(const SharedStep &record,
                           Explanation *explanation = nullptr);
+  /// The two halves of `decide`, between which somebody may compare variants
+  /// and put one into the record. After a failure the other half is not called.
+  Status prepare(const SharedStep &record);
+  Result<Decision> conclude(const SharedStep &record,
+                            Explanation *explanation = nullptr);
+  /// What the best plan of a variant is expected to take.
+  struct VariantTime {
+    double seconds = 0; ///< 0: not known, or no rank may run it
+    double doubt = 0;   ///< what part of that it may be off
+    double trials = 0;  ///< that count under such loads
+  };
+  /// By variant, between the halves; empty where no time was asked for. Of
+  /// joint decisions.
+  const std::vector<VariantTime> &variantTimes() const { return variants; }
+  /// r = 0: 0; r = s: 1; else -1.
+  int extremeOfVariant(int variant) const;
+
   /// Of Oracle: true seconds of a candidate in the next step.
   void setOracle(std::function<double(const Candidate &)> times) {
     oracle = std::move(times);
@@ -158,8 +185,11 @@ private:
   void note(const SharedStep &record, const BucketKey &key);
   void setLoads(const int32_t *counts, double scale);
   Decision chooseFully(const SharedStep &record, Bucket &bucket);
-  Decision choose(const SharedStep &record, Bucket *&bucket);
+  Result<Decision> choose(const SharedStep &record);
+  bool asksModel(const SharedStep &record) const;
   void predictAll(const Bucket &bucket);
+  void compareVariants(const Bucket &bucket);
+  int bestOf(int variant) const;
   int pickTrial(const SharedStep &record, const Bucket &bucket, int best,
                 DecisionReason &reason);
   int extremeOf(int candidate) const;
@@ -189,7 +219,10 @@ private:
   ShadowOrder order;
   std::vector<double> quick, careful, expected; ///< by candidate; 0: not asked
 
-  bool asked = false; ///< the model, in the last decision
+  bool asked = false;       ///< the model, in the last decision
+  Bucket *bucket = nullptr; ///< of the loads; null: not asked for
+  bool stands = false;      ///< it is settled
+  std::vector<VariantTime> variants;
 
   int64_t lastTrial;
   double allowance;                      ///< steps that trials may still cost

@@ -23,7 +23,9 @@ enum : uint8_t {
   hasSeconds = 4,
   hasVariants = 8, ///< others than the record before
   hasPrograms = 16,
-  hasRows = 32
+  hasRows = 32,
+  hasVariant = 64, ///< that somebody else has chosen
+  hasCandidate = 128
 };
 
 static uint32_t checksum(const std::string &bytes) {
@@ -80,7 +82,8 @@ FlightRecorder::FlightRecorder(const Decider &decider)
                           {"initial_loss", options.initialLoss},
                           {"trial_spacing", options.trialSpacing},
                           {"trials_per_bucket", options.trialsPerBucket},
-                          {"lag", options.lag}}},
+                          {"lag", options.lag},
+                          {"joint", options.joint}}},
                         {"learned", decider.saveLearned()}};
   out.append(magic, sizeof(magic));
   body = header.dump();
@@ -102,6 +105,8 @@ void FlightRecorder::add(const SharedStep &record, const Decision &decision) {
   flags |= record.counts ? hasCounts : 0;
   flags |= record.seconds ? hasSeconds : 0;
   flags |= record.nextRows >= 0 ? hasRows : 0;
+  flags |= record.variant >= 0 ? hasVariant : 0;
+  flags |= record.candidate >= 0 ? hasCandidate : 0;
   flags |= changed(record.variants, variants) ? hasVariants : 0;
   flags |= changed(record.programs, programs) ? hasPrograms : 0;
   body += char(flags);
@@ -114,6 +119,10 @@ void FlightRecorder::add(const SharedStep &record, const Decision &decision) {
   }
   if (flags & hasRows)
     number(uint64_t(record.nextRows));
+  if (flags & hasVariant)
+    number(uint64_t(record.variant));
+  if (flags & hasCandidate)
+    number(uint64_t(record.candidate));
   for (auto [flag, list] :
        {std::pair(hasVariants, &variants), std::pair(hasPrograms, &programs)})
     if (flags & flag) {
@@ -217,6 +226,10 @@ static bool readEntry(Bytes in, int ranks, int experts,
   }
   if (flags & hasRows)
     entry.nextRows = int64_t(in.number());
+  if (flags & hasVariant)
+    entry.variant = int(in.number() & INT32_MAX);
+  if (flags & hasCandidate)
+    entry.forced = int(in.number() & INT32_MAX);
   if (last) {
     entry.variants = last->variants;
     entry.programs = last->programs;
@@ -287,6 +300,7 @@ Result<FlightLog> FlightLog::parse(const std::string &bytes,
   log.wanted.trialSpacing = int(options.at("trial_spacing").integer(1));
   log.wanted.trialsPerBucket = int(options.at("trials_per_bucket").integer(0));
   log.wanted.lag = int(options.at("lag").integer(0));
+  log.wanted.joint = options.has("joint") && options.at("joint").flag();
   if (!document.ok())
     return document.status();
   int64_t withCounts = -1, lastStep = -1;
@@ -315,6 +329,8 @@ SharedStep FlightLog::Entry::record() const {
   record.step = step;
   record.timedStep = timedStep;
   record.nextRows = nextRows;
+  record.variant = variant;
+  record.candidate = forced;
   record.counts = counts.empty() ? nullptr : counts.data();
   record.seconds = seconds.empty() ? nullptr : seconds.data();
   record.variants = variants.empty() ? nullptr : variants.data();

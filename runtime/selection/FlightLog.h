@@ -56,6 +56,7 @@ public:
     std::vector<int32_t> counts; ///< empty: there was no step yet
     std::vector<double> seconds; ///< empty: nothing known
     std::vector<uint64_t> variants, programs;
+    int variant = -1, forced = -1; ///< that somebody else had chosen
     int candidate = 0;
     DecisionReason reason = DecisionReason::First;
 

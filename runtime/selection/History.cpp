@@ -25,10 +25,13 @@ int32_t moira::runtime::quarterLog2(double x) {
 // The table is four times as large as can be filled.
 static constexpr size_t indexSize = 4 * History::maxBuckets;
 
-History::History(int candidates) : byCandidate(candidates) {
+History::History(int candidates, int variants) : byCandidate(candidates) {
   buckets.reserve(maxBuckets);
   index.assign(indexSize, -1);
-  spare.assign(maxBuckets, std::vector<Ratio>(byCandidate.size()));
+  Bucket empty;
+  empty.ratios.resize(candidates);
+  empty.bests.resize(variants);
+  spare.assign(maxBuckets, empty);
 }
 
 uint64_t History::slotOf(const BucketKey &key) {
@@ -61,23 +64,21 @@ Bucket &History::find(const BucketKey &key, int64_t step) {
   Bucket *found = const_cast<Bucket *>(peek(key));
   if (!found) {
     if (int(buckets.size()) < maxBuckets) {
-      buckets.emplace_back();
+      // As many are spare as there may be.
+      buckets.push_back(std::move(spare.back()));
+      spare.pop_back();
       found = &buckets.back();
-      if (spare.empty()) {
-        found->ratios.resize(byCandidate.size());
-      } else {
-        found->ratios = std::move(spare.back());
-        spare.pop_back();
-      }
     } else {
       found = &*std::min_element(buckets.begin(), buckets.end(),
                                  [](const Bucket &a, const Bucket &b) {
                                    return a.lastVisit < b.lastVisit;
                                  });
-      std::vector<Ratio> ratios = std::move(found->ratios);
-      std::fill(ratios.begin(), ratios.end(), Ratio());
-      *found = Bucket();
-      found->ratios = std::move(ratios);
+      Bucket fresh;
+      fresh.ratios = std::move(found->ratios);
+      fresh.bests = std::move(found->bests);
+      std::fill(fresh.ratios.begin(), fresh.ratios.end(), Ratio());
+      std::fill(fresh.bests.begin(), fresh.bests.end(), VariantBest());
+      *found = std::move(fresh);
     }
     found->key = key;
     rebuild();

@@ -38,6 +38,12 @@ struct Ratio {
   }
 };
 
+/// The best plan of a variant in the last full decision.
+struct VariantBest {
+  int choice = -1;
+  double predicted = 0; ///< seconds
+};
+
 struct Bucket {
   BucketKey key;
   int64_t visits = 0;
@@ -47,9 +53,10 @@ struct Bucket {
   double loss = 0;   ///< mean part of a step that the choice before would have
                      ///< lost, by the last full decisions
   int decisions = 0; ///< full ones that it is of
-  int64_t decided = -1;      ///< visit of the last one
-  double predicted = 0;      ///< of the choice, seconds
-  std::vector<Ratio> ratios; ///< by candidate: measured over predicted
+  int64_t decided = -1;           ///< visit of the last one
+  double predicted = 0;           ///< of the choice, seconds
+  std::vector<Ratio> ratios;      ///< by candidate: measured over predicted
+  std::vector<VariantBest> bests; ///< by variant; empty: nobody compares them
 };
 
 /// A step that has a plan and waits for its time.
@@ -72,7 +79,7 @@ public:
   // After so many, means forget.
   static constexpr double bucketLimit = 8, candidateLimit = 32, allLimit = 64;
 
-  explicit History(int candidates);
+  explicit History(int candidates, int variants = 0);
 
   /// The bucket of a key, new or known.
   Bucket &find(const BucketKey &key, int64_t step);
@@ -107,7 +114,7 @@ private:
   std::array<PastStep, pastSteps> ring;
   std::vector<int16_t> index; ///< hash table into buckets, -1: free
   /// Memory of buckets to come, so that a decision allocates none.
-  std::vector<std::vector<Ratio>> spare;
+  std::vector<Bucket> spare;
   void rebuild();
 };
 

@@ -104,7 +104,8 @@ Status Decider::loadLearned(const std::string &text, const std::string &name) {
   json.require(predicted == hex(model->hash()),
                "expected a table of this model (" + hex(model->hash()) +
                    "), got one of another calibration, cluster or layer");
-  History read(int(list.size()));
+  History read(int(list.size()),
+               wanted.joint ? int(choices.variants.size()) : 0);
   bool tried[2] = {false, false};
   std::vector<JsonReader> extremes = json.at("extremes").items();
   json.require(extremes.size() == 2, "expected two extremes");

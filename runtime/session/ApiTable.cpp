@@ -5,6 +5,7 @@
 // exceptions.
 
 #include "session/DeviceStep.h"
+#include "session/Shadows.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
@@ -85,6 +86,9 @@ struct Api {
                   concat("enter: expected a layer and part of the entry, got "
                          "layer ",
                          layer, " part ", part));
+      step.prepareLayer(layer);
+      if (!step.hasFailed())
+        step.computed.enter(layer, part);
       return true;
     });
   }
@@ -101,6 +105,8 @@ struct Api {
                   concat("loads: expected a layer of the entry, with as many "
                          "experts each time, got layer ",
                          layer, " with ", experts));
+      if (!step.hasFailed())
+        step.computed.routed(layer, experts, sizes);
       return true;
     });
   }
@@ -157,6 +163,7 @@ struct Api {
       const moira_plan *plan = step.planOf("exchange", exchange->layer);
       if (!plan || !step.settle("exchange"))
         return -1;
+      step.chargeProduct(*plan, *exchange);
       return ticketOf(step, "exchange", step.link().exchange(*plan, *exchange));
     });
   }
@@ -186,8 +193,12 @@ struct Api {
       const moira_plan *plan = step.planOf("reduce_weights", reduce->layer);
       if (!plan || !step.settle("reduce_weights"))
         return -1;
+      if (reduce->placement.copies == 0)
+        step.computed.reduce(reduce->layer);
+      const int32_t *lasting =
+          step.shadows ? step.shadows->lastingTable(reduce->layer) : nullptr;
       return ticketOf(step, "reduce_weights",
-                      step.link().reduceWeights(*plan, *reduce));
+                      step.link().reduceWeights(*plan, *reduce, lasting));
     });
   }
 

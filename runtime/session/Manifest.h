@@ -54,13 +54,37 @@ struct LayerPlacement {
   int64_t units() const { return int64_t(experts) * shards; }
 };
 
+/// One row of the parameter table that a layer's experts read, as far as costs
+/// depend on it.
+struct LayerWeightSpec {
+  int64_t parameter = 0; ///< index in the parameter table
+  int64_t bytes = 0;     ///< of a slot, packed
+  /// Of a slot of the parameter's gradient; 0 for further rows of a parameter.
+  int64_t gradientBytes = 0;
+  bool replicated = false; ///< each shard's holder has all of it
+};
+
+/// What `LayerShape` of cost/ needs beside the placement: bytes of rows, whole.
+struct LayerCostSpec {
+  int64_t rowBytes = 0;     ///< to experts
+  int64_t resultBytes = 0;  ///< back, r = 1
+  int64_t partialBytes = 0; ///< back, r > 1: sums to add
+  int64_t resultGradientBytes =
+      0;                        ///< way back, to experts; r > 1: partialBytes
+  int64_t rowGradientBytes = 0; ///< way back, to tokens
+  int64_t hiddenBytes = 0;      ///< inside of an expert, all shards together
+  std::vector<LayerWeightSpec> weights;
+};
+
 /// One MoE layer of an entry.
 struct LayerSpec {
   int64_t index = 0; ///< what generated code passes as `layer`; unique
   int64_t experts = 0;
   int64_t topK = 0;
   int64_t flopsPerRow = 0; ///< of the expert part, per (token, choice) row
-  std::optional<LayerPlacement> placement; ///< of a program for many ranks
+  /// Of a program for many ranks; `copies` is that of the first variant.
+  std::optional<LayerPlacement> placement;
+  std::optional<LayerCostSpec> cost{}; ///< the same programs have it
 };
 
 /// One compiled form of an entry.
@@ -71,9 +95,16 @@ struct VariantSpec {
   std::string step;      ///< symbol of a moira_step_entry
   std::string workspace; ///< symbol of a moira_workspace_entry
   std::string numerics;  ///< numerics class
-  std::string qualified; ///< how it was checked: "none", ...
+  std::string qualified; ///< how it was checked: "none", "twin" or "target"
   std::string schedule;  ///< "equal", "groups"; empty: exchanges are not cut
   std::string shapes{};  ///< symbol of a moira_shapes_entry; empty: none
+  int32_t copies = -1;   ///< how often rows travel, r; -1: made for one rank
+  /// Types of the entry's last results, those for the way back, where they are
+  /// not those that the entry lists; empty: as there.
+  std::vector<TensorSpec> residuals{};
+  /// Predicted memory of a rank beside weights and tokens, with the rows that
+  /// docs/variants.md says; 0: not known.
+  int64_t peakBytes = 0;
 };
 
 struct EntrySpec {
@@ -172,6 +203,8 @@ struct Manifest {
   uint32_t abi = MOIRA_ABI_VERSION;
   std::string module;
   Target target;
+  /// What the compiler tells people: what it folded, what it left out and why.
+  std::vector<std::string> notes{};
   std::vector<EntrySpec> entries;
   std::vector<ParameterSpec> parameters;
   /// Of a program for a GPU: its kernels. Steps then need a device.
@@ -183,14 +216,32 @@ struct Manifest {
   /// Index of the entry of this name, or -1.
   int findEntry(std::string_view entry) const;
 
+  /// The entry for steps with a variant: the same but for its residuals, or
+  /// those that a way back takes, where the variant has its own.
+  EntrySpec signature(int entry, int variant) const;
+
   /// Parses and checks everything that can be checked without the code. The
   /// message names the place: `manifest: entries[0].name: expected ...`.
-  /// Unknown keys are skipped. Fails with MOIRA_DATA_LOSS, or MOIRA_VERSION
-  /// where the ABI differs.
-  static Result<Manifest> parse(std::string_view json);
+  /// Unknown keys are skipped. Of several grids the one for `ranks` is read;
+  /// 0: the only one. Fails with MOIRA_DATA_LOSS, MOIRA_VERSION where the ABI
+  /// differs, MOIRA_INVALID_ARGUMENT where there is no such grid.
+  static Result<Manifest> parse(std::string_view json, int32_t ranks = 0);
   /// JSON that `parse` accepts and that gives an equal manifest.
   std::string serialize() const;
 };
+
+/// One grid of a bundle: the manifest of what runs on so many ranks.
+struct GridManifest {
+  int32_t ranks = 1;
+  Manifest manifest;
+};
+
+/// JSON of a bundle for several grids, which `parse` accepts: what the first
+/// says of compiler and target, and everything of each.
+std::string serializeGrids(const std::vector<GridManifest> &grids);
+
+/// The numbers of ranks that a bundle was compiled for, in order.
+Result<std::vector<int32_t>> listGrids(std::string_view json);
 
 /// The memory of the packed parameters in a bundle: parameters in table order,
 /// each on the next multiple of this many bytes.

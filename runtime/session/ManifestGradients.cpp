@@ -201,6 +201,12 @@ static void checkBackward(const Reader &json, const EntrySpec &entry,
   for (size_t i = 0; same && i < back.variants.size(); ++i)
     same = back.variants[i].name == entry.variants[i].name;
   json.require(same, "expected the variants of the entry itself");
+  for (const VariantSpec &variant : entry.variants)
+    json.require(variant.residuals.empty() || entry.residuals > 0,
+                 concat("expected no residuals of variant '",
+                        Reader::printable(variant.name),
+                        "', as the entry has none, got ",
+                        variant.residuals.size()));
   json.require(back.ranks == entry.ranks || back.ranks == 1,
                concat("expected ", entry.ranks, " ranks, got ", back.ranks));
   checkResults(backJson, back, entry, manifest);

@@ -1,16 +1,16 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The manifest as JSON.
+// Entries and parameters of the manifest as JSON.
 
-#include "session/Manifest.h"
-#include "session/ManifestDevice.h"
 #include "session/ManifestGradients.h"
-#include "session/ManifestReader.h"
+#include "session/ManifestLayers.h"
+#include "session/ManifestParts.h"
 
 using namespace moira;
 using namespace moira::runtime;
 
+/// A tensor that is an input where `named`, else a result.
 static TensorSpec readTensor(const Reader &json, bool named) {
   TensorSpec tensor;
   tensor.name = named ? json.at("name").text() : json.textOr("name");
@@ -19,38 +19,6 @@ static TensorSpec readTensor(const Reader &json, bool named) {
   if (!named && json.has("gradient"))
     tensor.gradient = readGradient(json.at("gradient"));
   return tensor;
-}
-
-static LayerPlacement readPlacement(const Reader &json, const LayerSpec &layer,
-                                    int32_t ranks) {
-  LayerPlacement placement;
-  placement.experts = json.at("experts").small(1);
-  placement.shards = json.at("shards").small(1);
-  placement.copies = json.at("copies").small(0);
-  placement.slots = json.at("slots").small(1);
-  json.at("experts").require(placement.experts == layer.experts,
-                             concat("expected the layer's ", layer.experts,
-                                    " experts, got ", placement.experts));
-  json.at("copies").require(
-      placement.copies == 0 || placement.shards % placement.copies == 0,
-      concat("expected 0 or a divisor of the ", placement.shards,
-             " shards, got ", placement.copies));
-  json.at("slots").require(
-      int64_t(ranks) * placement.slots >= placement.units(),
-      concat("expected slots for ", placement.units(), " shards, got ",
-             placement.slots, " on each of ", ranks, " ranks"));
-  return placement;
-}
-
-static LayerSpec readLayer(const Reader &json, int32_t ranks) {
-  LayerSpec layer;
-  layer.index = json.at("index").integer(0);
-  layer.experts = json.at("experts").integer(1);
-  layer.topK = json.at("top_k").integer(0);
-  layer.flopsPerRow = json.integerOr("flops_per_row", 0, 0);
-  if (json.has("placement"))
-    layer.placement = readPlacement(json.at("placement"), layer, ranks);
-  return layer;
 }
 
 static VariantSpec readVariant(const Reader &json) {
@@ -63,6 +31,11 @@ static VariantSpec readVariant(const Reader &json) {
   variant.shapes = json.textOr("shapes");
   variant.numerics = json.textOr("numerics");
   variant.qualified = json.textOr("qualified");
+  variant.copies = json.has("copies") ? json.at("copies").small(-1) : -1;
+  variant.peakBytes = json.integerOr("peak_bytes", 0, 0);
+  if (json.has("residuals"))
+    for (const Reader &item : json.at("residuals").items())
+      variant.residuals.push_back(readTensor(item, /*named=*/false));
   variant.schedule = json.textOr("schedule");
   if (!variant.schedule.empty() && variant.schedule != "equal" &&
       variant.schedule != "groups")
@@ -72,7 +45,7 @@ static VariantSpec readVariant(const Reader &json) {
   return variant;
 }
 
-static EntrySpec readEntry(const Reader &json) {
+EntrySpec runtime::readEntry(const Reader &json) {
   EntrySpec entry;
   entry.name = json.at("name").word();
   entry.ranks = json.has("ranks") ? json.at("ranks").small(1) : 1;
@@ -166,7 +139,7 @@ static void checkSizes(const Reader &json, const ParameterSpec &parameter) {
     }
 }
 
-static ParameterSpec readParameter(const Reader &json) {
+ParameterSpec runtime::readParameter(const Reader &json) {
   ParameterSpec parameter;
   parameter.name = json.at("name").word();
   parameter.slices = json.at("slices").integer(1);
@@ -199,49 +172,6 @@ static ParameterSpec readParameter(const Reader &json) {
   return parameter;
 }
 
-Result<Manifest> Manifest::parse(std::string_view json) {
-  Json document = Json::parse(json.begin(), json.end(), nullptr,
-                              /*allow_exceptions=*/false);
-  if (document.is_discarded())
-    return Status(MOIRA_DATA_LOSS, "manifest: expected JSON, got other text");
-  Status error;
-  Reader root(&document, "", error);
-  Manifest manifest;
-  Reader moira = root.at("moira");
-  manifest.version = moira.at("version").text();
-  int64_t abi = moira.at("abi").integer(0);
-  if (error.ok() && abi != int64_t(MOIRA_ABI_VERSION))
-    return Status(MOIRA_VERSION,
-                  concat("manifest: moira.abi: expected version ",
-                         MOIRA_ABI_VERSION, ", got ", abi));
-  manifest.module = root.textOr("module");
-  if (root.has("target")) {
-    Reader target = root.at("target");
-    manifest.target.triple = target.textOr("triple");
-    manifest.target.cpu = target.textOr("cpu");
-    manifest.target.features = target.textOr("features");
-  }
-  Names names;
-  for (const Reader &item : root.at("entries").items()) {
-    if (!error.ok())
-      break;
-    manifest.entries.push_back(readEntry(item));
-    names.add(item, manifest.entries.back().name);
-  }
-  for (const Reader &item : root.at("parameters").items()) {
-    if (!error.ok())
-      break;
-    manifest.parameters.push_back(readParameter(item));
-  }
-  if (root.has("device"))
-    manifest.device = readDevice(root.at("device"));
-  if (error.ok())
-    checkGradients(root.at("entries"), manifest);
-  if (!error.ok())
-    return error;
-  return manifest;
-}
-
 static Json toJson(const TensorSpec &tensor) {
   Json json = Json::object();
   if (!tensor.name.empty())
@@ -253,7 +183,23 @@ static Json toJson(const TensorSpec &tensor) {
   return json;
 }
 
-static Json toJson(const EntrySpec &entry) {
+static Json toJson(const VariantSpec &variant) {
+  Json json = {
+      {"name", variant.name},           {"row_class", variant.rowClass},
+      {"min_rows", variant.minRows},    {"step", variant.step},
+      {"workspace", variant.workspace}, {"shapes", variant.shapes},
+      {"numerics", variant.numerics},   {"qualified", variant.qualified},
+      {"schedule", variant.schedule}};
+  if (variant.copies >= 0)
+    json["copies"] = variant.copies;
+  if (variant.peakBytes > 0)
+    json["peak_bytes"] = variant.peakBytes;
+  for (const TensorSpec &residual : variant.residuals)
+    json["residuals"].push_back(toJson(residual));
+  return json;
+}
+
+Json runtime::entryToJson(const EntrySpec &entry) {
   Json json = {
       {"name", entry.name},       {"ranks", entry.ranks},
       {"inputs", Json::array()},  {"results", Json::array()},
@@ -273,32 +219,14 @@ static Json toJson(const EntrySpec &entry) {
   }
   for (const TensorSpec &result : entry.results)
     json["results"].push_back(toJson(result));
-  for (const LayerSpec &layer : entry.layers) {
-    Json &item = json["layers"].emplace_back();
-    item = {{"index", layer.index},
-            {"experts", layer.experts},
-            {"top_k", layer.topK},
-            {"flops_per_row", layer.flopsPerRow}};
-    if (const auto &placement = layer.placement)
-      item["placement"] = {{"experts", placement->experts},
-                           {"shards", placement->shards},
-                           {"copies", placement->copies},
-                           {"slots", placement->slots}};
-  }
+  for (const LayerSpec &layer : entry.layers)
+    json["layers"].push_back(layerToJson(layer));
   for (const VariantSpec &variant : entry.variants)
-    json["variants"].push_back({{"name", variant.name},
-                                {"row_class", variant.rowClass},
-                                {"min_rows", variant.minRows},
-                                {"step", variant.step},
-                                {"workspace", variant.workspace},
-                                {"shapes", variant.shapes},
-                                {"numerics", variant.numerics},
-                                {"qualified", variant.qualified},
-                                {"schedule", variant.schedule}});
+    json["variants"].push_back(toJson(variant));
   return json;
 }
 
-static Json toJson(const ParameterSpec &parameter) {
+Json runtime::parameterToJson(const ParameterSpec &parameter) {
   Json json = {{"name", parameter.name},
                {"slices", parameter.slices},
                {"source",
@@ -318,23 +246,4 @@ static Json toJson(const ParameterSpec &parameter) {
                          {"parts", placement->parts},
                          {"interleaved", placement->interleaved}};
   return json;
-}
-
-std::string Manifest::serialize() const {
-  Json json = {{"moira", {{"version", version}, {"abi", abi}}},
-               {"module", module},
-               {"target",
-                {{"triple", target.triple},
-                 {"cpu", target.cpu},
-                 {"features", target.features}}},
-               {"entries", Json::array()},
-               {"parameters", Json::array()}};
-  for (const EntrySpec &entry : entries)
-    json["entries"].push_back(toJson(entry));
-  for (const ParameterSpec &parameter : parameters)
-    json["parameters"].push_back(toJson(parameter));
-  if (device)
-    json["device"] = deviceToJson(*device);
-  // Text that is no UTF-8 would throw; it becomes readable instead.
-  return json.dump(1, ' ', false, Json::error_handler_t::replace);
 }

@@ -26,6 +26,7 @@ Status ParameterTable::prepare(const Jobs &jobs) {
   ++changes;
   for (const Job &job : jobs) {
     int i = job.parameter;
+    ++changesOf[i];
     if (!storages[i].data()) {
       Result<Storage> storage = Storage::allocate(
           account, MemoryKind::Parameters, specs[i].packedBytes());

@@ -17,7 +17,8 @@ ParameterTable::ParameterTable(const Program &program, Pool &pool,
                                Progress progress)
     : program(program), specs(program.manifest().parameters), pool(pool),
       account(std::move(account)), progress(std::move(progress)),
-      storages(specs.size()), packed(specs.size()) {
+      tables(specs.size()), changesOf(specs.size()), storages(specs.size()),
+      packed(specs.size()) {
   for (const ParameterSpec &spec : specs)
     bound.emplace_back(spec.slices, 0);
 }
@@ -65,6 +66,11 @@ int64_t ParameterTable::sliceBytes(int parameter) const {
 
 Result<void *> ParameterTable::change(int parameter) {
   ++changes;
+  ++changesOf[parameter];
+  return write(parameter);
+}
+
+Result<void *> ParameterTable::write(int parameter) {
   if (storages[parameter].data())
     return storages[parameter].data();
   const ParameterSpec &spec = specs[parameter];
@@ -89,6 +95,7 @@ int64_t ParameterTable::unitAt(int parameter, int64_t slice) const {
   const ParameterSpec &spec = specs[parameter];
   if (!spec.placement)
     return slice;
+  const std::vector<int32_t> &slotTable = tables[parameter];
   int64_t place = rank * spec.slices + slice;
   int64_t unit = slotTable.empty() ? place : slotTable[place];
   return unit < spec.placement->units() ? unit : -1;
@@ -98,6 +105,7 @@ bool ParameterTable::isReplica(int parameter, int64_t slice) const {
   const ParameterSpec &spec = specs[parameter];
   if (!spec.placement)
     return rank > 0;
+  const std::vector<int32_t> &slotTable = tables[parameter];
   int64_t unit = unitAt(parameter, slice);
   // Shards that are all of the slice have the same bytes.
   if (spec.placement->dim < 0 && unit >= 0 &&
@@ -119,6 +127,7 @@ void ParameterTable::addHolders(int parameter, int64_t fileSlice,
     return;
   }
   const ParameterPlacement &placement = *spec.placement;
+  const std::vector<int32_t> &slotTable = tables[parameter];
   int64_t units = placement.units();
   std::vector<char> seen(units, 0);
   int64_t places = slotTable.empty() ? units : int64_t(slotTable.size());
@@ -136,6 +145,8 @@ void ParameterTable::addHolders(int parameter, int64_t fileSlice,
 
 void ParameterTable::forget() {
   ++changes;
+  for (uint64_t &count : changesOf)
+    ++count;
   for (std::vector<char> &slices : bound)
     std::fill(slices.begin(), slices.end(), 0);
 }
@@ -153,19 +164,21 @@ ParameterShard ParameterTable::shardOf(const Job &job) const {
 }
 
 Status ParameterTable::place(int newRank, int ranks,
-                             std::vector<int32_t> newTable) {
-  for (const ParameterSpec &spec : specs) {
-    if (!spec.placement || newTable.empty())
+                             std::vector<std::vector<int32_t>> newTables) {
+  newTables.resize(specs.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const ParameterSpec &spec = specs[i];
+    if (!spec.placement || newTables[i].empty())
       continue;
     std::string name = concat("parameter '", spec.name, "'");
     // Divided, so that nothing overflows.
-    int64_t places = newTable.size();
+    int64_t places = newTables[i].size();
     if (places % ranks != 0 || places / ranks != spec.slices)
       return Status(MOIRA_INVALID_ARGUMENT,
                     concat(name, ": expected a slot table of ", ranks,
                            " ranks with ", spec.slices, " slots each, got ",
                            places, " places"));
-    for (int32_t unit : newTable)
+    for (int32_t unit : newTables[i])
       if (unit >= spec.placement->units())
         return Status(MOIRA_INVALID_ARGUMENT,
                       concat(name, ": expected units below ",
@@ -176,7 +189,7 @@ Status ParameterTable::place(int newRank, int ranks,
     for (int64_t slice = 0; slice < specs[i].slices; ++slice)
       before[i].push_back(unitAt(i, slice));
   rank = newRank;
-  slotTable = std::move(newTable);
+  tables = std::move(newTables);
   for (size_t i = 0; i < specs.size(); ++i)
     for (int64_t slice = 0; slice < specs[i].slices; ++slice)
       if (unitAt(i, slice) != before[i][slice])

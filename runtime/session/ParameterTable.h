@@ -38,11 +38,20 @@ public:
   /// together would pass the memory limit.
   Status open();
 
-  /// Says which rank this is and which unit stands in which slot: `slotTable`
-  /// is that of moira_plan, [ranks, slots]; empty: unit rank * slots + slot.
-  /// Slots whose unit changes are no longer bound; no memory moves. Fails with
-  /// MOIRA_INVALID_ARGUMENT where a parameter does not fit the table.
-  Status place(int rank, int ranks, std::vector<int32_t> slotTable);
+  /// Says which rank this is and which unit stands in which slot: by parameter
+  /// the lasting table of its layer, [ranks, slots]; empty: unit rank * slots +
+  /// slot. Slots whose unit changes are no longer bound; no memory moves. Fails
+  /// with MOIRA_INVALID_ARGUMENT where a parameter does not fit its table.
+  Status place(int rank, int ranks, std::vector<std::vector<int32_t>> tables);
+
+  /// The same tables where bytes have moved: all slots are bound.
+  void follow(std::vector<std::vector<int32_t>> newTables) {
+    tables = std::move(newTables);
+    tables.resize(specs.size());
+  }
+  const std::vector<int32_t> &table(int parameter) const {
+    return tables[parameter];
+  }
 
   /// See Session.
   Status bind(const std::string &name, const TensorView &tensor);
@@ -58,8 +67,22 @@ public:
   /// The bytes of a bound parameter to change them; counts as a new version.
   /// What the program holds is copied first.
   Result<void *> change(int parameter);
-  /// Grows with every change of a parameter.
+  /// Grows with every change of any parameter, and of one.
   uint64_t version() const { return changes; }
+  /// Counts every parameter as changed, though none has.
+  void touch() {
+    ++changes;
+    for (uint64_t &count : changesOf)
+      ++count;
+  }
+  uint64_t version(int parameter) const { return changesOf[parameter]; }
+  /// The bytes of a bound parameter, to write to slots that hold no unit; is no
+  /// new version. What the program holds is copied first.
+  Result<void *> write(int parameter);
+  /// Packed bytes of a slot.
+  int64_t slotBytes(int parameter) const {
+    return specs[parameter].packedSliceBytes;
+  }
   /// The unit of the placement that stands in a slot of this rank, or the
   /// slice itself where there is no placement; -1: none.
   int64_t unitOf(int parameter, int64_t slice) const {
@@ -113,9 +136,10 @@ private:
   std::shared_ptr<MemoryAccount> account;
   Progress progress;
   int rank = 0;
-  std::vector<int32_t> slotTable;
+  std::vector<std::vector<int32_t>> tables; ///< by parameter
   int64_t allBytes = 0;
   uint64_t changes = 0;
+  std::vector<uint64_t> changesOf; ///< by parameter
   std::atomic<int64_t> bytesRead{0};
   int64_t borrowed = 0; ///< bytes counted for what the program holds
   std::vector<Storage> storages;

@@ -7,7 +7,7 @@
 #define MOIRA_RUNTIME_SESSION_RESIDUALS_H
 
 #include "base/Memory.h"
-#include "session/Session.h"
+#include "session/StepPlan.h"
 
 #include <memory>
 #include <mutex>
@@ -58,7 +58,7 @@ private:
   int variant = 0;
   int64_t step = 0; ///< of the session
   int64_t rows = 0;
-  PlanOptions plan;
+  std::vector<LayerRun> layers;      ///< of the plan that it ran with
   uint64_t parameters = 0;           ///< which ones it ran with
   std::vector<Shape> resultShapes;   ///< of the program's own results
   std::vector<ResultTensor> tensors; ///< the residuals

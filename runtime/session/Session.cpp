@@ -18,9 +18,18 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
       pool(options.threads), communicator(options.communicator),
       step(&pool, account),
       parameters(*program, pool, account, options.progress),
-      ring(options.statisticsSteps), forcedVariant(manifest.entries.size(), -1),
+      ring(options.statisticsSteps), sinks(options.sinks),
+      forcedVariant(manifest.entries.size(), -1),
+      layerPlans(manifest, communicator ? communicator->ranks() : 1),
+      shadows(layerPlans, parameters),
       residualPool(std::make_shared<ResidualPool>(account)) {
   step.setCommunicator(communicator);
+  for (const EntrySpec &spec : manifest.entries)
+    layerSeconds.emplace_back(spec.layers.size(),
+                              std::numeric_limits<double>::infinity());
+  timedSteps.assign(manifest.entries.size(), -1);
+  adaptations.resize(manifest.entries.size());
+  step.setShadows(&shadows);
   const std::string &text = program->manifestText();
   programHash = hashBytes(text.data(), text.size());
 }
@@ -140,39 +149,6 @@ Status runtime::checkResults(const EntrySpec &spec, int64_t count,
   return Status();
 }
 
-static int64_t rowsOf(const std::vector<TensorView> &inputs) {
-  return inputs.empty() || inputs[0].shape.empty() ? 0 : inputs[0].shape[0];
-}
-
-StepPlan
-Session::Impl::choosePlan(int entry,
-                          const std::vector<TensorView> &inputs) const {
-  StepPlan chosen;
-  chosen.rows = rowsOf(inputs);
-  int forced = forcedVariant[entry];
-  chosen.variant = forced >= 0
-                       ? forced
-                       : manifest.entries[entry].variantForRows(chosen.rows);
-  chosen.plan = &plan;
-  return chosen;
-}
-
-/// Fixes what the step's layers run with.
-void Session::Impl::preparePlans(const EntrySpec &spec, const StepPlan &given) {
-  layers.clear();
-  for (const LayerSpec &layer : spec.layers)
-    layers.push_back(layer.index);
-  const std::vector<int32_t> &table = given.plan->slotTable;
-  // One plan per layer; an entry without layers still has one to read.
-  plans.assign(std::max<size_t>(1, layers.size()),
-               {static_cast<uint32_t>(given.variant), given.plan->degree,
-                given.plan->exchange,
-                static_cast<int32_t>(table.size() / step.context()->ranks),
-                table.empty() ? nullptr : table.data()});
-  step.context()->plan = plans.data();
-  step.context()->params = device ? device->params() : parameters.params();
-}
-
 //===----------------------------------------------------------------------===//
 // Memory before a step
 //===----------------------------------------------------------------------===//
@@ -256,9 +232,11 @@ RankRecord Session::Impl::describeRank(int entry,
           hashBytes(input.shape.data() + 1,
                     (input.shape.size() - 1) * sizeof(int64_t), mine.shapes);
   }
-  mine.seconds = lastSeconds;
+  mine.seconds = std::numeric_limits<double>::infinity(); // layers have theirs
   size_t variants = manifest.entries[entry].variants.size();
   mine.variants = variants < 64 ? (uint64_t(1) << variants) - 1 : ~uint64_t(0);
+  if (const Adaptation *adaptation = adaptations[entry].get())
+    mine.variants = adaptation->mask();
   return mine;
 }
 
@@ -274,7 +252,7 @@ void Session::Impl::noteTraffic() {
 Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               std::vector<ResultTensor> &results,
                               const StepPlan &given) {
-  const EntrySpec &spec = manifest.entries[entry];
+  const EntrySpec &spec = program->signature(entry, given.variant);
   std::vector<moira_buffer> buffers = toBuffers(inputs);
   if (device)
     MOIRA_RETURN_IF_ERROR(device->updateParameters(parameters));
@@ -301,12 +279,26 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
 
   if (device)
     MOIRA_RETURN_IF_ERROR(device->begin(spec, inputs, buffers));
-  step.setRecord(describeRank(entry, inputs));
+  Adaptation *adaptation = adaptations[entry].get();
+  step.setRecord(describeRank(entry, inputs),
+                 adaptation ? adaptation->seconds() : layerSeconds[entry],
+                 adaptation, plans);
   step.setPool(given.pool, given.pooledFrom);
   step.begin(&spec, &results);
+  step.charges().begin(stepCount, given.forwardStep);
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
-  program->step(entry, given.variant)(step.context(), buffers.data());
+  notePlans(entry, given);
+  Status ready = shadows.begin(spec, given, plans, communicator.get());
+  // Later layers' shadows follow where those layers begin: in the queue they
+  // would stand before the transfers of this one.
+  if (ready.ok() && !layers.empty())
+    ready = shadows.start(layers.front());
+  if (ready.ok())
+    program->step(entry, given.variant)(step.context(), buffers.data());
+  else
+    step.fail(ready.code, ready.message);
+  shadows.end();
   if (device) {
     if (Status ended = device->end(step.recorder()); !ended.ok())
       step.fail(ended.code, ended.message);
@@ -315,7 +307,11 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);
-  lastSeconds = row.total;
+  for (const std::shared_ptr<StatisticsSink> &sink : sinks)
+    sink->record(row);
+  ranLayers.clear();
+  for (const LayerRow &layer : row.layers)
+    ranLayers.push_back({layer.layer, layer.total()});
   if (log.enabled(LogLevel::Debug))
     log.print(LogLevel::Debug,
               concat("step ", row.step, ": entry '", spec.name, "', variant '",
@@ -350,9 +346,7 @@ Session::create(std::shared_ptr<const Program> program,
   auto impl = std::make_unique<Impl>(std::move(program), options);
   MOIRA_RETURN_IF_ERROR(impl->openDevice(options.device));
   MOIRA_RETURN_IF_ERROR(impl->parameters.open());
-  const moira_ctx &context = *impl->step.context();
-  MOIRA_RETURN_IF_ERROR(
-      impl->parameters.place(context.rank, context.ranks, {}));
+  MOIRA_RETURN_IF_ERROR(impl->setPlan(std::nullopt, PlanOptions()));
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
 
@@ -408,28 +402,6 @@ Status Session::setVariant(const std::string &entry,
   return Status();
 }
 
-Status Session::setPlan(const PlanOptions &plan) {
-  if (plan.degree < 1)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("expected a degree of at least 1, got ", plan.degree));
-  if (plan.exchange < 0 || plan.exchange > 1)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("expected exchange 0 (linear) or 1 (hierarchical), "
-                         "got ",
-                         plan.exchange));
-  int ranks = impl->step.context()->ranks;
-  if (plan.slotTable.size() % ranks != 0)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("expected a slot table of equal parts for ", ranks,
-                         " ranks, got ", plan.slotTable.size(), " entries"));
-  std::lock_guard<std::mutex> lock(impl->mutex);
-  // Weights that now stand in other slots must be bound again.
-  MOIRA_RETURN_IF_ERROR(impl->parameters.place(impl->step.context()->rank,
-                                               ranks, plan.slotTable));
-  impl->plan = plan;
-  return Status();
-}
-
 Status Session::invoke(const std::string &entry,
                        const std::vector<TensorView> &inputs,
                        std::vector<ResultTensor> &results) {
@@ -443,10 +415,13 @@ Status Session::invoke(const std::string &entry,
     MOIRA_RETURN_IF_ERROR(impl->checkRanks(spec));
     MOIRA_RETURN_IF_ERROR(impl->checkBound());
     MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
-    MOIRA_RETURN_IF_ERROR(checkResults(spec, spec.results.size(), filled));
-    return impl->runStep(*found, inputs, filled,
-                         impl->choosePlan(*found, inputs));
+    StepPlan &plan = impl->choosePlan(*found, inputs);
+    MOIRA_RETURN_IF_ERROR(impl->adaptPlan(*found, plan));
+    const EntrySpec &own = impl->program->signature(*found, plan.variant);
+    MOIRA_RETURN_IF_ERROR(checkResults(own, own.results.size(), filled));
+    return impl->runStep(*found, inputs, filled, plan);
   });
+  impl->noteEnd(*found, status, impl->stepCount - 1, /*more=*/false);
   // On failure what the step allocated goes with `filled`.
   if (status.ok())
     results = std::move(filled);
@@ -465,7 +440,9 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
       impl->checkRanks(spec).within(concat("entry '", entry, "'")));
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
                             .within(concat("entry '", entry, "'")));
-  StepPlan plan = impl->choosePlan(*found, inputs);
+  StepPlan &plan = impl->choosePlan(*found, inputs);
+  if (impl->adaptations[*found] && impl->adaptations[*found]->decides())
+    MOIRA_RETURN_IF_ERROR(impl->followAdaptation(*found, plan));
   impl->preparePlans(spec, plan);
   Result<int64_t> bytes =
       impl->workspace(*found, plan.variant, toBuffers(inputs));
@@ -473,8 +450,9 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
     return bytes.status();
   if (backward)
     return impl->predictBackward(*found, plan, inputs, *bytes);
+  const EntrySpec &own = impl->program->signature(*found, plan.variant);
   return impl->peakWith(
-      *bytes, predictResults(spec, 0, spec.results.size(), plan.rows, {}));
+      *bytes, predictResults(own, 0, own.results.size(), plan.rows, {}));
 }
 
 std::vector<StepRow> Session::statistics() const {

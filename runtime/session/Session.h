@@ -26,6 +26,8 @@ struct SessionOptions {
   int threads = 0;           ///< 0: one per processor this process may use
   int64_t memoryLimit = 0;   ///< bytes; 0: none
   int statisticsSteps = 256; ///< rows of steps kept
+  /// Who else is told of each step.
+  std::vector<std::shared_ptr<StatisticsSink>> sinks{};
   LogLevel logLevel = LogLevel::Quiet;
   /// Fills all memory with poison (NaN) before generated code gets it: for
   /// tests that no result depends on what nobody wrote.
@@ -39,13 +41,17 @@ struct SessionOptions {
   std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
 };
 
-/// The run-time integers that apply to every layer from the next step on.
+/// The run-time integers of a layer.
 struct PlanOptions {
   int32_t degree = 1;   ///< pipeline chunks
   int32_t exchange = 0; ///< 0 linear, 1 hierarchical
-  /// Which unit of weights stands where, [ranks, slots]; empty: identity. Each
-  /// layer checks that it fits its experts.
+  /// Which unit of weights stands where, [ranks, slots]; it lasts until another
+  /// is set. Empty: units in their order, as many on each rank, spare slots
+  /// free (LayerShape::evenTable).
   std::vector<int32_t> slotTable{};
+  /// Experts, each once, that all ranks hold in the next steps: their weights
+  /// are sent into slots that the table leaves free (docs/placement.md).
+  std::vector<int32_t> shadows{};
 };
 
 /// A result of a step. Before the call, `data` says where it goes: null, and
@@ -60,6 +66,9 @@ struct ResultTensor {
 
 class FileTensors;
 class Residuals;
+struct AdaptOptions;
+struct Candidate;
+struct Explanation;
 struct TrainingState;
 struct UpdateOptions;
 
@@ -97,15 +106,53 @@ public:
   /// Makes an entry use this variant from the next step on; an empty name
   /// goes back to the choice by rows.
   Status setVariant(const std::string &entry, const std::string &variant);
-  /// Parameters in slots whose unit changes with the slot table are no longer
-  /// bound; nothing else about a plan touches parameters.
+  /// What all layers run with from the next step on. Parameters in slots whose
+  /// unit changes with the slot table are no longer bound; nothing else about a
+  /// plan touches parameters. All ranks set the same.
   Status setPlan(const PlanOptions &plan);
+  /// The same for one layer, by its index in the manifest.
+  Status setPlan(int64_t layer, const PlanOptions &plan);
+  /// Gives a layer, and those that share parameters with it, another lasting
+  /// table and brings what slots hold to where it has them: weights, states of
+  /// the optimizer, kept gradients. Nothing is bound again; shadows end, the
+  /// rest of the plan stays. Handles of earlier forward steps are refused where
+  /// something moved. On failure while bytes move no parameter is bound and the
+  /// optimizer begins again. Of several ranks collective, with equal tables.
+  Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
 
   /// Runs one step. `results` may be empty (all allocated) or have one
   /// element per result. On failure no result is allocated, the content of
   /// the caller's memory is undefined, and the session stays usable.
   Status invoke(const std::string &entry, const std::vector<TensorView> &inputs,
                 std::vector<ResultTensor> &results);
+
+  //===--- Plans that follow the loads (docs/selection.md) ----------------===//
+
+  /// Makes the session decide, from the next step on, which variant an entry
+  /// for several ranks runs and what its layers run with, from what the ranks
+  /// tell each other in each step. All ranks do the same with the same options.
+  /// What `setPlan` says of slot tables stays; the rest waits until
+  /// `stopAdapting`. What was learned before is forgotten.
+  Status adapt(const std::string &entry, const AdaptOptions &options);
+  Status stopAdapting(const std::string &entry);
+  // Of an entry that adapts:
+  /// From the next step on all layers run this candidate, named as
+  /// Candidate::describe does; empty: they are decided again. On all ranks
+  /// alike.
+  Status forceCandidate(const std::string &entry, const std::string &candidate);
+  /// This rank may not run a variant, or may again. No rank runs it from the
+  /// step after the next one on.
+  Status forbidVariant(const std::string &entry, const std::string &variant,
+                       bool forbidden);
+  /// What was learned, as JSON, and back, before a step or between steps, on
+  /// all ranks alike.
+  Result<std::string> saveLearned(const std::string &entry) const;
+  Status loadLearned(const std::string &entry, const std::string &json);
+  /// All plans that there are to choose from, the same in all layers.
+  Result<std::vector<Candidate>> candidates(const std::string &entry) const;
+  /// Of the last decision, by layer, and the same as one line of JSON.
+  Result<std::vector<Explanation>> explain(const std::string &entry) const;
+  Result<std::string> explainJson(const std::string &entry) const;
 
   //===--- Training (docs/gradients.md) ----------------------------------===//
 
@@ -135,6 +182,9 @@ public:
   /// What another rank puts as well is left to that one.
   void putGradient(const TensorSpec &result, const void *data,
                    FileTensors &tensors, const std::string &prefix) const;
+  /// Makes the session take every parameter for changed, as after an update:
+  /// for runs that time training and have no optimizer.
+  void touchParameters();
   /// Forgets the gradients that the session keeps.
   void zeroGradients();
   /// The root of the sum of squares of all kept gradients, of all ranks. What

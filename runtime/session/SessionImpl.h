@@ -6,6 +6,7 @@
 #ifndef MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
 #define MOIRA_RUNTIME_SESSION_SESSIONIMPL_H
 
+#include "session/Adaptation.h"
 #include "session/Checkpoint.h"
 #include "session/DeviceStep.h"
 #include "session/GradientTable.h"
@@ -13,24 +14,14 @@
 #include "session/ParameterTable.h"
 #include "session/Residuals.h"
 #include "session/Session.h"
+#include "session/Shadows.h"
 #include "session/StepContext.h"
+#include "session/StepPlan.h"
 
 #include <limits>
 #include <mutex>
 
 namespace moira::runtime {
-
-/// What one step of an entry runs with.
-struct StepPlan {
-  int variant = 0;
-  int64_t rows = 0;
-  const PlanOptions *plan = nullptr;
-  /// Where results from `pooledFrom` on come from; null: allocated.
-  ResidualPool *pool = nullptr;
-  int64_t pooledFrom = 0;
-  /// Of a way back: which forward step it belongs to; -1: it is none.
-  int64_t forwardStep = -1;
-};
 
 struct Session::Impl {
   Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
@@ -40,7 +31,8 @@ struct Session::Impl {
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
   Status checkRanks(const EntrySpec &spec) const;
-  StepPlan choosePlan(int entry, const std::vector<TensorView> &inputs) const;
+  /// What the next step of an entry runs with, valid until the next call.
+  StepPlan &choosePlan(int entry, const std::vector<TensorView> &inputs);
   void preparePlans(const EntrySpec &spec, const StepPlan &given);
   Result<int64_t> workspace(int entry, int variant,
                             const std::vector<moira_buffer> &inputs);
@@ -51,20 +43,47 @@ struct Session::Impl {
   template <typename Action> Status together(const Action &action) {
     if (!communicator)
       return action();
-    Status begun = communicator->beginStep();
+    Status status = communicator->beginStep();
     try {
-      return communicator->endStep(begun.ok() ? action() : begun);
+      if (status.ok())
+        status = action();
     } catch (const std::exception &error) {
-      return communicator->endStep(Status(MOIRA_OUT_OF_MEMORY, error.what()));
+      status = Status(MOIRA_OUT_OF_MEMORY, error.what());
     }
+    status = communicator->endStep(status);
+    // Ranks may have got different parts of what the step has sent.
+    if (!status.ok())
+      shadows.forget();
+    return status;
   }
   Status runStep(int entry, const std::vector<TensorView> &inputs,
                  std::vector<ResultTensor> &results, const StepPlan &given);
+
+  // SessionPlans.cpp.
+  Status setPlan(std::optional<int64_t> layer, const PlanOptions &plan);
+
+  // SessionMoves.cpp.
+  Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
+  Status agreeOnMove(const std::vector<std::vector<int32_t>> &tables);
+  std::vector<std::pair<void *, int64_t>> keptOf(int row);
+  Status moveRow(int row, const std::vector<int32_t> &after);
+
+  // SessionAdapt.cpp.
+  Status adaptPlan(int entry, StepPlan &given);
+  Status followAdaptation(int entry, StepPlan &given);
+  void notePlans(int entry, const StepPlan &given);
+  const std::vector<double> &sumLayers(int entry);
+  void noteEnd(int entry, const Status &status, int64_t number, bool more);
+  void noteBackEnd(const Residuals &residuals);
+  void keepPlans(std::vector<LayerRun> &runs) const;
+  std::vector<int32_t> lastingTable(int64_t layer) const;
+  Status moveAdaptations();
 
   // SessionTraining.cpp: forward, backward, updates.
   Result<int> findBackward(int entry) const;
   Status checkResiduals(const Residuals &residuals) const;
   Status agreeOnBackward(int entry, const StepPlan &given);
+  StepPlan &planBackward(const Residuals &residuals);
   Status checkGradients(const Residuals &residuals, const EntrySpec &back,
                         const std::vector<TensorView> &inputs) const;
   /// Collects what a way back takes.
@@ -115,12 +134,21 @@ struct Session::Impl {
   StepContext step;
   ParameterTable parameters;
   RingSink ring;
+  std::vector<std::shared_ptr<StatisticsSink>> sinks;
   std::vector<int> forcedVariant; ///< by entry; -1: by rows
-  PlanOptions plan;
+  LayerPlans layerPlans;
+  Shadows shadows;
+  StepPlan stepPlan;           ///< of the last choice; keeps its memory
   std::vector<int64_t> layers; ///< of the entry that runs
   std::vector<moira_plan> plans;
   int64_t stepCount = 0;
-  double lastSeconds = std::numeric_limits<double>::infinity();
+  // By entry: seconds of each layer in its last step, with the way back where
+  // that has been, and the number of that step; -1: it is whole.
+  std::vector<std::vector<double>> layerSeconds;
+  std::vector<int64_t> timedSteps;
+  std::vector<double> rowSeconds;
+  std::vector<std::pair<int64_t, double>> ranLayers;    ///< of the last row
+  std::vector<std::unique_ptr<Adaptation>> adaptations; ///< by entry, or null
   uint64_t programHash = 0;
   std::shared_ptr<const SessionIdentity> identity =
       std::make_shared<SessionIdentity>();

@@ -44,19 +44,24 @@ Status Session::forward(const std::string &entry,
     MOIRA_RETURN_IF_ERROR(impl->checkBound());
     MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
     MOIRA_RETURN_IF_ERROR(checkResults(spec, spec.ownResults(), filled));
-    filled.resize(spec.results.size());
-    StepPlan plan = impl->choosePlan(*found, inputs);
+    StepPlan &plan = impl->choosePlan(*found, inputs);
+    MOIRA_RETURN_IF_ERROR(impl->adaptPlan(*found, plan));
+    filled.resize(
+        impl->program->signature(*found, plan.variant).results.size());
     plan.pool = impl->residualPool.get();
     plan.pooledFrom = spec.ownResults();
     made->owner = impl->identity;
     made->entry = *found;
     made->variant = plan.variant;
     made->rows = plan.rows;
-    made->plan = impl->plan;
+    made->layers = plan.layers;
     made->step = impl->stepCount;
     made->parameters = impl->parameters.version();
-    return impl->runStep(*found, inputs, filled, plan);
+    MOIRA_RETURN_IF_ERROR(impl->runStep(*found, inputs, filled, plan));
+    impl->keepPlans(made->layers);
+    return Status();
   });
+  impl->noteEnd(*found, status, made->step, /*more=*/true);
   if (!status.ok())
     return status.within(concat("entry '", entry, "'"));
   made->tensors.assign(filled.begin() + spec.ownResults(), filled.end());
@@ -120,8 +125,8 @@ Result<std::vector<TensorView>> Session::Impl::backwardInputs(
     inputs.push_back({tensor.dtype, tensor.shape, tensor.data});
   inputs.insert(inputs.end(), resultGradients.begin(), resultGradients.end());
   int back = manifest.findEntry(manifest.entries[residuals.entry].backward);
-  MOIRA_RETURN_IF_ERROR(
-      checkGradients(residuals, manifest.entries[back], inputs));
+  MOIRA_RETURN_IF_ERROR(checkGradients(
+      residuals, program->signature(back, residuals.variant), inputs));
   return inputs;
 }
 
@@ -134,7 +139,11 @@ Status Session::Impl::agreeOnBackward(int entry, const StepPlan &given) {
   RankRecord mine;
   mine.program = hashBytes(&entry, sizeof(entry), programHash);
   mine.shapes = hashBytes(&given.forwardStep, sizeof(given.forwardStep), 0);
-  mine.plan = hashPlan(plans.front(), communicator->ranks());
+  for (const moira_plan &plan : plans) {
+    uint64_t hash =
+        hashPlanOf(&manifest.entries[entry], plan, communicator->ranks());
+    mine.plan = hashBytes(&hash, sizeof(hash), mine.plan);
+  }
   std::vector<RankRecord> all(communicator->ranks());
   MOIRA_RETURN_IF_ERROR(
       communicator->allGather(&mine, sizeof(mine), all.data()));
@@ -148,14 +157,15 @@ Status Session::Impl::agreeOnBackward(int entry, const StepPlan &given) {
   return Status();
 }
 
-static StepPlan planOf(const PlanOptions &plan, int variant, int64_t rows,
-                       int64_t step) {
-  StepPlan given;
-  given.variant = variant;
-  given.rows = rows;
-  given.plan = &plan;
-  given.forwardStep = step;
-  return given;
+/// What the way back of a forward step runs with.
+StepPlan &Session::Impl::planBackward(const Residuals &residuals) {
+  stepPlan.variant = residuals.variant;
+  stepPlan.rows = residuals.rows;
+  stepPlan.layers = residuals.layers;
+  stepPlan.pool = nullptr;
+  stepPlan.pooledFrom = 0;
+  stepPlan.forwardStep = residuals.step;
+  return stepPlan;
 }
 
 Status
@@ -172,8 +182,7 @@ Session::Impl::runBackward(const Residuals &residuals,
     return inputs.status();
   MOIRA_RETURN_IF_ERROR(checkResults(
       manifest.entries[back], manifest.entries[back].results.size(), results));
-  StepPlan plan =
-      planOf(residuals.plan, residuals.variant, residuals.rows, residuals.step);
+  const StepPlan &plan = planBackward(residuals);
   MOIRA_RETURN_IF_ERROR(agreeOnBackward(back, plan));
   return runStep(back, *inputs, results, plan);
 }
@@ -185,6 +194,8 @@ Status Session::backward(const Residuals &residuals,
   std::vector<ResultTensor> filled = results;
   Status status = impl->together(
       [&] { return impl->runBackward(residuals, resultGradients, filled); });
+  if (status.ok())
+    impl->noteBackEnd(residuals);
   if (status.ok())
     results = std::move(filled);
   return status.within("backward");
@@ -258,6 +269,8 @@ Status Session::accumulate(const Residuals &residuals,
   Status status = impl->together(
       [&] { return impl->runAccumulate(residuals, resultGradients, filled); });
   if (status.ok())
+    impl->noteBackEnd(residuals);
+  if (status.ok())
     results = std::move(filled);
   return status.within("backward");
 }
@@ -281,6 +294,11 @@ void Session::putGradient(const TensorSpec &result, const void *data,
                         slice * places.count * byteSize(result.dtype),
                     prefix);
   }
+}
+
+void Session::touchParameters() {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  impl->parameters.touch();
 }
 
 void Session::zeroGradients() {
@@ -375,7 +393,7 @@ int64_t Session::updates() const {
 Session::Impl::BackwardBounds
 Session::Impl::boundBackward(int entry, const StepPlan &given,
                              const std::vector<TensorView> &inputs) {
-  const EntrySpec &spec = manifest.entries[entry];
+  const EntrySpec &spec = program->signature(entry, given.variant);
   size_t count = 0;
   for (const TensorSpec &result : spec.results)
     count += std::max<size_t>(1, result.shape.size());

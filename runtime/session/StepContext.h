@@ -10,6 +10,7 @@
 #include "base/Arena.h"
 #include "base/Pool.h"
 #include "collective/Communicator.h"
+#include "session/ComputeCharges.h"
 #include "session/Manifest.h"
 #include "session/Session.h"
 #include "statistics/Statistics.h"
@@ -23,8 +24,10 @@
 
 namespace moira::runtime {
 
+class Adaptation;
 class DeviceStep;
 class ResidualPool;
+class Shadows;
 
 /// A context and its workers' arenas. Used again for every step. Generated
 /// code calls `alloc`, `mark`, `release`, `fail` from any worker, the rest
@@ -47,14 +50,27 @@ public:
   DeviceStep *device() const { return gpu; }
   int64_t workers() const { return static_cast<int64_t>(arenas.size()); }
   StepRecorder &recorder() { return steps; }
+  /// Compute time of the steps on a calibrated virtual clock.
+  ComputeCharges &charges() { return computed; }
 
   /// The ranks that the next steps run with; null: this one alone.
   void setCommunicator(std::shared_ptr<Communicator> communicator);
   /// What transfers go through: the communicator, or copies within this rank.
   Communicator &link();
   /// What this rank says of itself in each layer of the next step; `plan` and
-  /// `layer` are filled in there.
-  void setRecord(const RankRecord &mine) { record = mine; }
+  /// `layer` are filled in there, and `seconds` from those of the layers, which
+  /// stay in place. `given` is told what all ranks said and may change `plans`;
+  /// null: nobody is.
+  void setRecord(const RankRecord &mine, const std::vector<double> &seconds,
+                 Adaptation *given, std::vector<moira_plan> &plans) {
+    record = mine;
+    layerSeconds = &seconds;
+    adaptation = given;
+    layerPlans = &plans;
+  }
+
+  /// What brings shadows to the layers of the next steps; null: nobody.
+  void setShadows(Shadows *given) { shadows = given; }
 
   /// Where results from index `from` on come from in the next step; null: all
   /// are allocated.
@@ -98,15 +114,20 @@ private:
     steps.leaveExchange(before);
   }
   const moira_plan *planOf(const char *function, int64_t layer);
+  /// Queues what a layer needs before any transfer of its own.
+  void prepareLayer(int64_t layer);
   /// Whether transfers may use the step's memory now: waits for the device.
   bool settle(const char *function);
   void note(const char *function, const Status &status);
+  void adapt(size_t place, int64_t experts, const int32_t *matrix);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
                     int32_t *matrix);
   int64_t receiveSizes(const moira_exchange &exchange, int32_t *groups);
   int64_t receiveSizesOnDevice(const moira_plan &plan,
                                const moira_exchange &exchange, int32_t *groups);
   void mergeRows(const moira_exchange &exchange);
+  /// Charges the product of a chunk whose results leave.
+  void chargeProduct(const moira_plan &plan, const moira_exchange &exchange);
   bool checkWorker(int64_t worker);
   bool checkNotInBody(const char *function);
 
@@ -117,7 +138,13 @@ private:
   std::shared_ptr<Communicator> communicator;
   std::unique_ptr<Communicator> alone; ///< made when first needed
   RankRecord record;
+  const std::vector<double> *layerSeconds = nullptr;
+  Adaptation *adaptation = nullptr;
+  std::vector<moira_plan> *layerPlans = nullptr;
+  Shadows *shadows = nullptr;
   StepRecorder steps;
+  ComputeCharges computed{steps};
+  std::vector<int32_t> chunkRows; ///< of the product that is charged
   const EntrySpec *entry = nullptr;
   std::vector<ResultTensor> *results = nullptr;
   DeviceStep *gpu = nullptr;
@@ -126,6 +153,10 @@ private:
   std::vector<bool> made; ///< results that the step has asked for
   std::string message;    ///< of the error; written by the thread that set it
 };
+
+/// A hash of a plan as ranks compare it: of variants that differ in their rows
+/// alone the first one's. `entry` may be null.
+uint64_t hashPlanOf(const EntrySpec *entry, moira_plan plan, int ranks);
 
 /// What moira_ctx.api points to.
 const moira_api &apiTable();

@@ -4,7 +4,9 @@
 // The part of a step that knows of other ranks.
 
 #include "collective/VirtualClock.h"
+#include "session/Adaptation.h"
 #include "session/DeviceStep.h"
+#include "session/Shadows.h"
 #include "session/StepContext.h"
 
 #include <algorithm>
@@ -19,6 +21,7 @@ void StepContext::setCommunicator(std::shared_ptr<Communicator> given) {
   ctx.communicator = communicator.get();
   steps.setClock(communicator ? communicator->clock() : nullptr);
   steps.setTrace(communicator ? communicator->trace() : nullptr);
+  computed.setClock(communicator ? communicator->clock() : nullptr);
 }
 
 Communicator &StepContext::link() {
@@ -36,10 +39,29 @@ void StepContext::note(const char *function, const Status &status) {
          communicator ? status.message : status.within(function).message);
 }
 
+uint64_t moira::runtime::hashPlanOf(const EntrySpec *entry, moira_plan plan,
+                                    int ranks) {
+  // Variants for few and for many rows say the same to other ranks: which one
+  // runs is each rank's own affair.
+  auto talksAlike = [&](const VariantSpec &a, const VariantSpec &b) {
+    return a.copies >= 0 && a.copies == b.copies && a.schedule == b.schedule;
+  };
+  for (uint32_t v = 0; entry && v < plan.variant; ++v)
+    if (talksAlike(entry->variants[v], entry->variants[plan.variant]))
+      plan.variant = v;
+  return hashPlan(plan, ranks);
+}
+
+void StepContext::prepareLayer(int64_t layer) {
+  if (shadows && layer >= 0 && !hasFailed())
+    note("shadows", shadows->start(layer));
+}
+
 /// The plan of a layer, outside of loop bodies only; null on failure.
 const moira_plan *StepContext::planOf(const char *function, int64_t layer) {
   if (!checkNotInBody(function))
     return nullptr;
+  prepareLayer(layer);
   if (!entry || entry->layers.empty())
     return ctx.plan;
   for (size_t i = 0; i < entry->layers.size(); ++i)
@@ -64,7 +86,10 @@ void StepContext::gatherCounts(int64_t layer, int64_t experts,
     return;
   std::fill_n(matrix, std::max<int64_t>(experts, 0) * ctx.ranks, 0);
   RankRecord mine = record;
-  mine.plan = hashPlan(*plan, ctx.ranks);
+  size_t place = size_t(plan - ctx.plan);
+  mine.plan = hashPlanOf(entry, *plan, ctx.ranks);
+  if (layerSeconds && place < layerSeconds->size())
+    mine.seconds = (*layerSeconds)[place];
   waiting(layer, [&] {
     note("gather_counts",
          link().gatherCounts(layer, experts, counts, mine, matrix));
@@ -74,6 +99,27 @@ void StepContext::gatherCounts(int64_t layer, int64_t experts,
   steps.matrix(layer, experts, ctx.ranks, matrix);
   if (gpu)
     gpu->keepCounts(matrix, experts * ctx.ranks);
+  if (adaptation)
+    adapt(place, experts, matrix);
+}
+
+/// Tells who decides what the ranks said in a layer, and follows.
+void StepContext::adapt(size_t place, int64_t experts, const int32_t *matrix) {
+  if (experts != adaptation->experts(place))
+    return fail(MOIRA_FAILED, concat("gather_counts: expected the ",
+                                     adaptation->experts(place),
+                                     " experts of the layer, got ", experts));
+  Result<bool> changed = adaptation->gathered(place, link().records(), matrix);
+  if (!changed.ok())
+    return fail(changed.status().code, changed.status().message);
+  if (!*changed)
+    return;
+  moira_plan &plan = (*layerPlans)[place];
+  plan.degree = adaptation->plan(place).degree;
+  plan.exchange = adaptation->plan(place).exchange;
+  const Decision &decision = adaptation->decision(place);
+  steps.replanned(place, plan);
+  steps.planned(place, {}, decision.seconds, reasonName(decision.reason));
 }
 
 /// The same with counts and sizes on the device: what the host knows of them
@@ -111,6 +157,19 @@ int64_t StepContext::receiveSizes(const moira_exchange &exchange,
   std::fill_n(groups, std::max(exchange.placement.slots, 0), 0);
   fail(rows.status().code, rows.status().within("receive_sizes").message);
   return 0;
+}
+
+void StepContext::chargeProduct(const moira_plan &plan,
+                                const moira_exchange &exchange) {
+  if (!computed.active() || exchange.direction != MOIRA_TO_TOKENS)
+    return;
+  moira_exchange there = exchange;
+  there.direction = MOIRA_TO_EXPERTS;
+  chunkRows.resize(std::max(exchange.placement.slots, 0));
+  // What is wrong with the exchange is said by the exchange itself.
+  if (link().receiveSizes(plan, there, chunkRows.data()).ok())
+    computed.product(exchange.layer, exchange.placement.copies,
+                     chunkRows.data(), exchange.placement.slots);
 }
 
 namespace {

@@ -56,10 +56,20 @@ void StepRecorder::begin(int64_t step, int32_t entry, int32_t variant,
     layer.seconds.fill(0);
     layer.matrix.clear();
     layer.bytesSent = layer.bytesReceived = 0;
+    layer.shadows.clear();
+    layer.predicted = 0;
+    layer.reason = "";
   }
   inside = nullptr;
   current = &row.seconds[MOIRA_PART_OTHER];
   started = since = now();
+}
+
+double LayerRow::total() const {
+  double sum = 0;
+  for (double part : seconds)
+    sum += part;
+  return sum;
 }
 
 LayerRow *StepRecorder::find(int64_t layer) {
@@ -101,7 +111,7 @@ bool StepRecorder::enter(int64_t layer, int64_t part) {
   return true;
 }
 
-double *StepRecorder::enterExchange(int64_t layer) {
+double *StepRecorder::enterPart(int64_t layer, int64_t part) {
   LayerRow *found = layer == -1 ? nullptr : find(layer);
   if (!found)
     found = inside;
@@ -109,12 +119,11 @@ double *StepRecorder::enterExchange(int64_t layer) {
   if (!before)
     return before; // outside of a step
   charge();
-  current = found ? &found->seconds[MOIRA_PART_EXCHANGE]
-                  : &row.seconds[MOIRA_PART_EXCHANGE];
+  current = found ? &found->seconds[part] : &row.seconds[part];
   return before;
 }
 
-void StepRecorder::leaveExchange(double *before) {
+void StepRecorder::leavePart(double *before) {
   if (!before)
     return;
   charge();
@@ -130,6 +139,19 @@ void StepRecorder::matrix(int64_t layer, int64_t experts, int64_t ranks,
     found->matrix.assign(ranks * experts, 0);
   for (int64_t i = 0; i < ranks * experts; ++i)
     found->matrix[i] += rows[i];
+}
+
+void StepRecorder::planned(size_t place, const std::vector<int32_t> &shadows,
+                           double predicted, const char *reason) {
+  LayerRow &layer = row.layers[place];
+  layer.shadows = shadows;
+  layer.predicted = predicted;
+  layer.reason = reason;
+}
+
+void StepRecorder::replanned(size_t place, const moira_plan &plan) {
+  row.layers[place].plan = plan;
+  row.layers[place].plan.slot_table = nullptr;
 }
 
 void StepRecorder::moved(int64_t layer, int64_t bytesSent,

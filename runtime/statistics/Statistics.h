@@ -29,10 +29,18 @@ struct LayerRow {
   int64_t routed = 0;          ///< sum of counts
   int64_t dropped = 0;         ///< sum of counts less sum of sizes
   PartSeconds seconds{};
-  std::vector<int32_t> matrix; ///< [ranks, experts]: rows of each rank for
-                               ///< each; empty where they were not gathered
-  int64_t bytesSent = 0;       ///< to other ranks: rows and weights
-  int64_t bytesReceived = 0;   ///< from them
+  std::vector<int32_t> matrix;  ///< [ranks, experts]: rows of each rank for
+                                ///< each; empty where they were not gathered
+  int64_t bytesSent = 0;        ///< to other ranks: rows and weights
+  int64_t bytesReceived = 0;    ///< from them
+  std::vector<int32_t> shadows; ///< experts that all ranks held
+  double predicted = 0;    ///< seconds that the plan was to take, the way back
+                           ///< with it; 0: nobody said
+  const char *reason = ""; ///< why the plan is as it is (reasonName); "": it
+                           ///< was set
+
+  /// Of all parts.
+  double total() const;
 };
 
 /// One step. The parts of all layers and `seconds` of the dense parts add up
@@ -96,11 +104,21 @@ public:
   /// Charges what follows to the exchange of a layer, -1 for the one that is
   /// charged now, and returns where time went before. No failure: an unknown
   /// layer counts as -1.
-  double *enterExchange(int64_t layer);
-  void leaveExchange(double *before);
+  double *enterExchange(int64_t layer) {
+    return enterPart(layer, MOIRA_PART_EXCHANGE);
+  }
+  void leaveExchange(double *before) { leavePart(before); }
+  /// The same of any part.
+  double *enterPart(int64_t layer, int64_t part);
+  void leavePart(double *before);
   /// Adds the rows of all ranks to a layer's row, [ranks, experts].
   void matrix(int64_t layer, int64_t experts, int64_t ranks,
               const int32_t *rows);
+  /// What the layer at a place in the entry runs with, and why.
+  void planned(size_t place, const std::vector<int32_t> &shadows,
+               double predicted, const char *reason);
+  /// The layer runs with another degree and exchange than it began with.
+  void replanned(size_t place, const moira_plan &plan);
   /// Adds bytes to a layer's row.
   void moved(int64_t layer, int64_t bytesSent, int64_t bytesReceived);
   /// Says what the step had a device do.

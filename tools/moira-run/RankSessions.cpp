@@ -8,6 +8,7 @@
 
 #include "base/Pool.h"
 #include "session/Residuals.h"
+#include "session/StepPlan.h"
 #include "support/CommandLine.h"
 
 #include <algorithm>
@@ -36,15 +37,21 @@ llvm::Expected<std::unique_ptr<RankSessions>>
 RankSessions::create(std::shared_ptr<const Program> program,
                      const RunOptions &options, const Grid &grid,
                      Progress &progress) {
-  std::unique_ptr<RankSessions> made(new RankSessions(grid, options.grad));
+  std::unique_ptr<RankSessions> made(new RankSessions(grid, options));
+  auto statistics = openStatistics(grid, options.adapt);
+  if (!statistics)
+    return statistics.takeError();
+  made->statistics = std::move(*statistics);
   size_t ranks = grid.local().size();
   for (int rank : grid.local()) {
     SessionOptions session;
     session.threads = threadsOf(options, grid);
     session.memoryLimit = options.memoryLimit;
+    session.logLevel = options.logLevel;
     // Only the last step is reported, or the last two: forward and backward.
     session.statisticsSteps = options.grad ? 2 : 1;
     session.communicator = grid.communicator(rank);
+    session.sinks = sinksOf(made->statistics, program->manifest(), rank);
     auto device = options.device.open(rank - grid.local().front());
     if (!device)
       return device.takeError();
@@ -72,12 +79,28 @@ llvm::Error RankSessions::setVariant(const std::string &entry,
   return llvm::Error::success();
 }
 
-llvm::Error RankSessions::setPlan(const PlanOptions &plan) {
-  slotTable = plan.slotTable;
+llvm::Error RankSessions::setPlan(const PlanOptions &newPlan,
+                                  const ShadowChoice &choice) {
+  plan = newPlan;
+  shadows = choice;
   for (auto &session : sessions)
-    if (Status status = session->setPlan(plan); !status.ok())
+    if (Status status = setShadows(*session, plan, shadows, nullptr);
+        !status.ok())
       return toError(status);
   return llvm::Error::success();
+}
+
+llvm::Error RankSessions::adapt(const std::string &entry,
+                                const RunOptions &options) {
+  return startAdapting(grid, sessions, entry, options.grid, options.variant,
+                       choices);
+}
+
+llvm::Error RankSessions::finishAdapting(const std::string &entry) const {
+  if (statistics)
+    if (Status status = statistics->flush(); !status.ok())
+      return toError(status.within("--statistics"));
+  return saveLearned(grid, sessions, entry, choices);
 }
 
 llvm::Expected<int64_t> RankSessions::predictPeak(const std::string &entry,
@@ -119,6 +142,8 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   results[place].clear();
   if (!grad)
     return session.invoke(entry, views, results[place]);
+  // What training sends because weights have changed is sent here too.
+  session.touchParameters();
   size_t own = manifest.entries[manifest.findEntry(entry)].inputs.size();
   std::vector<TensorView> given(views.begin(), views.begin() + own);
   std::vector<TensorView> of(views.begin() + own, views.end());
@@ -127,6 +152,13 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   std::shared_ptr<const Residuals> residuals;
   MOIRA_RETURN_IF_ERROR(
       session.forward(entry, given, results[place], residuals));
+  // Where tokens have changed in number, those of the inputs do not fit.
+  const EntrySpec &back = manifest.entries[manifest.findEntry(
+      manifest.entries[manifest.findEntry(entry)].backward)];
+  for (size_t i = 0; i < gradients[place].size(); ++i)
+    if (hasTokens(back.results[i]) && !given.empty() &&
+        gradients[place][i].shape[0] != given[0].shape[0])
+      gradients[place][i] = ResultTensor();
   return session.backward(*residuals, of, gradients[place]);
 }
 
@@ -142,11 +174,17 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
     for (int64_t i = 0; i < steps; ++i) {
       if (std::shared_ptr<Communicator> group = grid.communicator(rank))
         group->resetTraffic();
+      if (choices.random)
+        MOIRA_RETURN_IF_ERROR(
+            forceRandom(session, entry, *choices.random, stepsRun + i));
       auto started = steady_clock::now();
       MOIRA_RETURN_IF_ERROR(runOnce(place, entry, views));
       double passed =
           std::chrono::duration<double>(steady_clock::now() - started).count();
       std::vector<StepRow> rows = session.statistics();
+      if (shadows.hottest > 0)
+        MOIRA_RETURN_IF_ERROR(
+            setShadows(session, plan, shadows, &rows.front()));
       double counted = 0;
       for (const StepRow &row : rows)
         counted += row.total;
@@ -160,6 +198,7 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
   });
   if (!status.ok())
     return toError(status);
+  stepsRun += steps;
   for (auto *list : {&times, &back})
     for (const std::vector<double> &other : *list)
       for (size_t i = 0; i < other.size(); ++i)
@@ -228,20 +267,30 @@ llvm::Expected<StepRow> RankSessions::sumStep() const {
 int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
   int64_t rows = 0;
   StepRow step = lastStep(rank);
+  const int32_t copies = entry.variants[step.variant].copies;
+  Result<LayerPlans> plans =
+      LayerPlans(sessions.front()->manifest(), grid.ranks())
+          .with(std::nullopt, plan);
+  if (!plans.ok())
+    return 0;
   for (const LayerRow &row : step.layers)
     for (const LayerSpec &layer : entry.layers) {
-      if (layer.index != row.layer || !layer.placement ||
-          layer.placement->copies == 0 || row.matrix.empty())
+      if (layer.index != row.layer || !layer.placement || copies == 0 ||
+          row.matrix.empty())
         continue;
       moira_exchange exchange{};
       exchange.placement = {layer.placement->experts, layer.placement->shards,
-                            layer.placement->copies, layer.placement->slots};
+                            copies, layer.placement->slots};
       exchange.direction = MOIRA_TO_EXPERTS;
       exchange.chunks = 1;
       exchange.counts = row.matrix.data();
       Placement placement;
       ExchangeLayout layout;
-      const int32_t *table = slotTable.empty() ? nullptr : slotTable.data();
+      LayerRun run;
+      run.shadows = row.shadows;
+      if (!plans->writeTable(row.layer, run).ok())
+        continue;
+      const int32_t *table = run.table.empty() ? nullptr : run.table.data();
       if (placement.set(exchange.placement, table, grid.ranks()).ok() &&
           layout.set(exchange, placement, {rank, grid.ranks(), 1}).ok())
         rows += layout.awayRows();

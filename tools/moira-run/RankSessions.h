@@ -50,7 +50,14 @@ public:
 
   /// Makes the next steps run with these.
   llvm::Error setVariant(const std::string &entry, const std::string &variant);
-  llvm::Error setPlan(const runtime::PlanOptions &plan);
+  llvm::Error setPlan(const runtime::PlanOptions &plan,
+                      const ShadowChoice &shadows);
+  /// Makes them decide, where the options say so.
+  llvm::Error adapt(const std::string &entry, const RunOptions &options);
+  /// After the last step: writes what was learned and what steps took.
+  llvm::Error finishAdapting(const std::string &entry) const;
+  /// Why the last step of this process's first rank ran with its plans.
+  const runtime::Session &first() const { return *sessions.front(); }
   /// The peak of this process's ranks together, weights included.
   llvm::Expected<int64_t> predictPeak(const std::string &entry,
                                       const Inputs &inputs) const;
@@ -76,10 +83,16 @@ public:
   /// Seconds of all steps by part, of this process's ranks together.
   const runtime::PartSeconds &parts() const { return seconds; }
   void forgetParts() { seconds.fill(0); }
+  /// The next step may have other tokens than the last one.
+  void forgetGradients() {
+    for (std::vector<runtime::ResultTensor> &list : gradients)
+      list.clear();
+  }
   int threads() const { return sessions.front()->threads(); }
 
 private:
-  RankSessions(const Grid &grid, bool grad) : grid(grid), grad(grad) {}
+  RankSessions(const Grid &grid, const RunOptions &options)
+      : grid(grid), choices(options.adapt), grad(options.grad) {}
 
   size_t placeOf(int rank) const { return rank - grid.local().front(); }
   /// The last step; with a way back, that of the forward pass.
@@ -95,12 +108,16 @@ private:
   int64_t countRows(const runtime::EntrySpec &entry, int rank) const;
 
   const Grid &grid;
+  const AdaptChoices &choices;
+  std::shared_ptr<runtime::JsonLinesFile> statistics; ///< null: none
+  int64_t stepsRun = 0;
   std::vector<std::unique_ptr<runtime::Session>> sessions;
   const bool grad;
   std::vector<std::vector<runtime::ResultTensor>> results;   ///< by session
   std::vector<std::vector<runtime::ResultTensor>> gradients; ///< likewise
   std::vector<double> backTimes;
-  std::vector<int32_t> slotTable;
+  runtime::PlanOptions plan; ///< without shadows
+  ShadowChoice shadows;
   runtime::PartSeconds seconds{};
   mutable std::mutex mutex; ///< of `seconds`
 };

@@ -15,8 +15,8 @@ namespace json = llvm::json;
 
 /// Kinds of traffic as the report names them, in the order of TrafficKind.
 static constexpr const char *kindNames[trafficKinds] = {
-    "rows_to_experts", "rows_to_tokens", "weights",
-    "gradients",       "sums",           "control"};
+    "rows_to_experts", "rows_to_tokens", "weights", "gradients", "sums",
+    "shadows",         "moves",          "control"};
 
 static std::string formatBytesInt(int64_t bytes) {
   return bytes == 0 ? "0" : formatBytes(static_cast<double>(bytes));

@@ -4,14 +4,18 @@
 // Runs a program: compiles it in memory or loads a bundle, finds or makes its
 // inputs and weights, runs it, and says what happened.
 
+#include "Calibrate.h"
 #include "Inputs.h"
 #include "LoadedProgram.h"
 #include "Options.h"
 #include "Outputs.h"
 #include "RankSessions.h"
 #include "Report.h"
+#include "StepRun.h"
+#include "VariantChoice.h"
 #include "Verify.h"
 #include "Weights.h"
+#include "io/AtomicFile.h"
 #include "support/Progress.h"
 #include "support/SlotTable.h"
 
@@ -48,9 +52,11 @@ private:
   llvm::Error checkMemory();
   llvm::Error fill();
   llvm::Error bind();
+  llvm::Expected<int> measure();
   llvm::Error runSteps();
   llvm::Error gather();
   void describe();
+  llvm::Error explain();
   llvm::Error finish();
 
   /// What is written, but for gradients of parameters.
@@ -130,8 +136,15 @@ std::vector<TensorSpec> Run::outputSpecs() const {
 
 /// What the steps run with.
 llvm::Error Run::plan() {
-  if (!options.variant.empty())
-    if (llvm::Error error = sessions->setVariant(entryName(), options.variant))
+  int64_t rows = 0;
+  for (int rank = 0; rank < grid->ranks(); ++rank)
+    rows = std::max(rows, inputs->rowsOf(rank).count);
+  llvm::Expected<std::string> variant =
+      chooseVariant(program->entry(), options, rows);
+  if (!variant)
+    return variant.takeError();
+  if (!variant->empty())
+    if (llvm::Error error = sessions->setVariant(entryName(), *variant))
       return error;
   PlanOptions plan;
   plan.degree = options.grid.degree;
@@ -141,7 +154,9 @@ llvm::Error Run::plan() {
   if (!table)
     return table.takeError();
   plan.slotTable = std::move(*table);
-  return sessions->setPlan(plan);
+  if (llvm::Error error = sessions->setPlan(plan, options.grid.shadows))
+    return error;
+  return sessions->adapt(entryName(), options);
 }
 
 /// Refuses what cannot fit, before weights are read and inputs made.
@@ -173,9 +188,9 @@ llvm::Error Run::checkMemory() {
 }
 
 /// The tokens of this process's ranks; of all ranks where this process compares
-/// with the oracle.
+/// with the oracle, or ranks do not always have the same ones.
 llvm::Error Run::fill() {
-  if (grid->isFirst() && options.verify)
+  if ((grid->isFirst() && options.verify) || options.steps.active())
     return inputs->fill();
   Rows first = inputs->rowsOf(grid->local().front());
   Rows last = inputs->rowsOf(grid->local().back());
@@ -191,8 +206,28 @@ llvm::Error Run::bind() {
   return error;
 }
 
+/// Measures this machine instead of reporting a run.
+llvm::Expected<int> Run::measure() {
+  llvm::Expected<Measurements> measured =
+      calibrate(*program, options, *grid, *sessions);
+  if (!measured)
+    return measured.takeError();
+  if (!grid->isFirst())
+    return 0;
+  std::string text = measured->calibration.toJson();
+  if (llvm::Error error = toError(
+          io::writeFile(options.calibrate, text.data(), int64_t(text.size()))
+              .within("--calibrate")))
+    return error;
+  printMeasurements(*measured, llvm::outs());
+  return 0;
+}
+
 llvm::Error Run::runSteps() {
   report.startSeconds = secondsSince(start);
+  if (options.steps.active())
+    return runDifferentSteps(options, *program, *grid, *sessions, *inputs,
+                             report);
   llvm::Expected<std::vector<double>> times =
       sessions->run(entryName(), *inputs, 1);
   if (!times)
@@ -275,8 +310,24 @@ void Run::describe() {
   report.grid = options.grid;
   report.transport = grid->transport();
   for (const LayerSpec &layer : entry.layers)
-    if (layer.placement && !report.placement)
+    if (layer.placement && !report.placement) {
       report.placement = layer.placement;
+      report.placement->copies = entry.variants[report.step.variant].copies;
+    }
+}
+
+/// Why the last step ran with its plans.
+llvm::Error Run::explain() {
+  llvm::Expected<std::string> text =
+      explainText(sessions->first(), entryName());
+  if (!text)
+    return text.takeError();
+  report.explanation = std::move(*text);
+  Result<std::string> json = sessions->first().explainJson(entryName());
+  if (!json.ok())
+    return toError(json.status());
+  report.explanationJson = std::move(*json);
+  return llvm::Error::success();
 }
 
 /// What only the first process does, after all ranks have ended.
@@ -317,14 +368,21 @@ llvm::Expected<int> Run::run() {
     InterruptGuard guard(*grid);
     if (llvm::Error error = bind())
       return error;
+    if (!options.calibrate.empty())
+      return measure();
     if (llvm::Error error = runSteps())
       return error;
     if (llvm::Error error = gather())
       return error;
     if (llvm::Error error = grid->writeTrace(options.grid.trace))
       return error;
+    if (llvm::Error error = sessions->finishAdapting(entryName()))
+      return error;
   }
   describe();
+  if (options.adapt.explain)
+    if (llvm::Error error = explain())
+      return error;
   // The oracle needs the memory of the weights.
   sessions.reset();
   if (grid->isFirst())

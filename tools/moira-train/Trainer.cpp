@@ -114,15 +114,13 @@ Trainer::create(std::shared_ptr<const Program> program,
       makeSlotTable(options.grid.slotTable, *made->entry);
   if (!table)
     return table.takeError();
-  made->slotTable = std::move(*table);
   made->seedNumber = static_cast<int64_t>(options.seed);
-  PlanOptions plan;
-  plan.degree = options.grid.degree;
-  plan.exchange = options.grid.exchange;
-  plan.slotTable = made->slotTable;
-  for (auto &session : made->sessions)
-    if (Status status = session->setPlan(plan); !status.ok())
-      return toError(status);
+  made->plan.degree = options.grid.degree;
+  made->plan.exchange = options.grid.exchange;
+  made->plan.slotTable = std::move(*table);
+  made->lastRows.resize(ranks);
+  if (Status status = made->setPlan(); !status.ok())
+    return toError(status);
   return made;
 }
 
@@ -206,24 +204,34 @@ llvm::Expected<std::optional<int64_t>> Trainer::resume() {
 // A step
 //===----------------------------------------------------------------------===//
 
+/// What all ranks run with, shadows by the step before.
+Status Trainer::setPlan() {
+  for (size_t i = 0; i < sessions.size(); ++i)
+    MOIRA_RETURN_IF_ERROR(
+        setShadows(*sessions[i], plan, options.grid.shadows,
+                   lastRows[i].layers.empty() ? nullptr : &lastRows[i]));
+  return Status();
+}
+
 /// Step by step through all variants, degrees and exchanges: three cycles whose
 /// lengths have no common factor with each other's steps.
 llvm::Expected<std::string> Trainer::choosePlan(int64_t step) {
-  if (!options.switchPlans)
+  if (!options.switchPlans) {
+    if (options.grid.shadows.hottest > 0)
+      if (Status status = setPlan(); !status.ok())
+        return toError(status);
     return std::string();
+  }
   static constexpr int32_t degrees[] = {1, 2, 3, 5, 8};
-  PlanOptions plan;
   plan.degree = degrees[step % std::size(degrees)];
   plan.exchange = static_cast<int32_t>(step / 2 % 2);
-  plan.slotTable = slotTable;
+  if (Status status = setPlan(); !status.ok())
+    return toError(status);
   const VariantSpec &variant = entry->variants[step % entry->variants.size()];
-  for (auto &session : sessions) {
-    if (Status status = session->setPlan(plan); !status.ok())
-      return toError(status);
+  for (auto &session : sessions)
     if (Status status = session->setVariant(entry->name, variant.name);
         !status.ok())
       return toError(status);
-  }
   return concat(variant.name, ", degree ", plan.degree,
                 plan.exchange ? ", hierarchical" : ", linear");
 }
@@ -294,7 +302,9 @@ Status Trainer::runStep(int rank, const std::vector<Batch> &parts,
     MOIRA_RETURN_IF_ERROR(
         own.forward(entry->name, inputsOf(batch, rank), results, residuals));
     MOIRA_RETURN_IF_ERROR(readResults(results, result));
-    addLoads(own.statistics().back(), result);
+    StepRow row = own.statistics().back();
+    addLoads(row, result);
+    lastRows[rank - grid.local().front()] = std::move(row);
     MOIRA_RETURN_IF_ERROR(
         own.accumulate(*residuals, resultGradients, ofInputs));
   }

@@ -58,6 +58,7 @@ private:
       : options(options), grid(grid) {}
   llvm::Error checkSignature();
   /// Sets the plan of a step, and says which.
+  Status setPlan();
   llvm::Expected<std::string> choosePlan(int64_t step);
   /// A rank's part of a batch, as inputs of the entry.
   std::vector<runtime::TensorView> inputsOf(const Batch &batch, int rank) const;
@@ -73,7 +74,8 @@ private:
   const runtime::EntrySpec *entry = nullptr;
   int64_t sequenceLength = 0;
   std::vector<std::unique_ptr<runtime::Session>> sessions;
-  std::vector<int32_t> slotTable;
+  runtime::PlanOptions plan;              ///< without shadows
+  std::vector<runtime::StepRow> lastRows; ///< of the last forward step, by rank
   /// Gradients of results: 1 for the loss, 0 for others.
   std::vector<std::vector<char>> seeds;
   std::vector<runtime::TensorView> resultGradients;

@@ -51,6 +51,8 @@ Status testWeights(runtime::Communicator &ranks, int experts, Table table,
 /// All legal r, sums of gradients of experts whole and replicated, all types,
 /// with their bytes.
 Status testGradients(runtime::Communicator &ranks, int experts, Table table);
+/// Weights of experts to all ranks for a step, and their gradients back.
+Status testShadows(runtime::Communicator &ranks);
 /// Sums over all ranks of all types, with their bytes.
 Status testSums(runtime::Communicator &ranks);
 /// All-gather, broadcast, reductions, barrier, split.

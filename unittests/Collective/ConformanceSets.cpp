@@ -197,6 +197,7 @@ Status moira::test::testGoldens(Communicator &ranks) {
 Status moira::test::testAll(Communicator &ranks) {
   MOIRA_RETURN_IF_ERROR(testCollectives(ranks));
   MOIRA_RETURN_IF_ERROR(testSums(ranks));
+  MOIRA_RETURN_IF_ERROR(testShadows(ranks));
   MOIRA_RETURN_IF_ERROR(testGoldens(ranks));
   for (int part = 0; part < exchangeParts; ++part)
     MOIRA_RETURN_IF_ERROR(testExchanges(ranks, part));

@@ -39,6 +39,7 @@ TEST_P(Conformance, Weights) {
 }
 
 TEST_P(Conformance, Sums) { run(testSums); }
+TEST_P(Conformance, Shadows) { run(testShadows); }
 
 TEST_P(Conformance, Gradients) {
   run([](Communicator &ranks) -> Status {

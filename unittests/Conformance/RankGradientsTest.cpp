@@ -62,7 +62,9 @@ int unitAt(const GradientGrid &grid, const std::vector<int32_t> &table,
            int place) {
   if (!table.empty())
     return table[place];
-  return place < grid.experts * grid.shards() ? place : -1;
+  // Dealt out in order, spare slots last.
+  int slots = grid.slots(), own = slots - grid.spare;
+  return place % slots < own ? place / slots * own + place % slots : -1;
 }
 
 std::vector<std::vector<int32_t>> tokenCases(int ranks) {

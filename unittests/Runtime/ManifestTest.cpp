@@ -23,14 +23,21 @@ static const char *const text = R"({
     "layers": [{"index": 0, "experts": 64, "top_k": 8,
                 "flops_per_row": 12582912,
                 "placement": {"experts": 64, "shards": 1, "copies": 1,
-                              "slots": 9}}],
+                              "slots": 9},
+                "cost": {"row_bytes": 4096, "result_bytes": 4096,
+                         "partial_bytes": 8192, "result_gradient_bytes": 4096,
+                         "row_gradient_bytes": 4096, "hidden_bytes": 2048,
+                         "weights": [{"parameter": 0, "bytes": 4194304,
+                                      "gradient_bytes": 4194304,
+                                      "replicated": true}]}}],
     "flops_per_token": 262144,
     "variants": [
       {"name": "decode", "row_class": "decode", "min_rows": 0, "step": "s0",
        "workspace": "w0", "numerics": "cpu-fma", "qualified": "none"},
       {"name": "prefill", "row_class": "prefill", "min_rows": 16,
        "step": "s1", "workspace": "w1", "numerics": "cpu-fma",
-       "qualified": "none", "schedule": "equal"}]}],
+       "qualified": "none", "schedule": "equal", "copies": 0,
+       "peak_bytes": 1048576}]}],
   "parameters": [{
     "name": "model.layers.0.mlp.experts.{}.gate_proj.weight", "slices": 64,
     "source": {"dtype": "bf16", "shape": [1024, 2048]}, "stacked": true,
@@ -105,6 +112,25 @@ TEST(Manifest, ParsesPlacements) {
   EXPECT_TRUE(parameter.placement->interleaved);
   EXPECT_EQ(parameter.fileSlices(), 4);
   EXPECT_EQ(parameter.fileShape(), (Shape{12, 4}));
+}
+
+TEST(Manifest, ParsesCosts) {
+  Result<Manifest> manifest = Manifest::parse(text);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message;
+  const EntrySpec &entry = manifest->entries[0];
+  ASSERT_TRUE(entry.layers[0].cost);
+  const LayerCostSpec &cost = *entry.layers[0].cost;
+  EXPECT_EQ(cost.rowBytes, 4096);
+  EXPECT_EQ(cost.partialBytes, 8192);
+  EXPECT_EQ(cost.hiddenBytes, 2048);
+  ASSERT_EQ(cost.weights.size(), 1u);
+  EXPECT_EQ(cost.weights[0].parameter, 0);
+  EXPECT_EQ(cost.weights[0].bytes, 4194304);
+  EXPECT_EQ(cost.weights[0].gradientBytes, 4194304);
+  EXPECT_TRUE(cost.weights[0].replicated);
+  EXPECT_EQ(entry.variants[0].copies, -1);
+  EXPECT_EQ(entry.variants[1].copies, 0);
+  EXPECT_EQ(entry.variants[1].peakBytes, 1048576);
 }
 
 TEST(Manifest, ComesBack) {
@@ -375,6 +401,17 @@ TEST(Manifest, ErrorsNameThePlace) {
        "entries[0].layers[0].experts: expected at least 1, got 0"},
       {"\"index\": 0", "\"index\": null",
        "entries[0].layers[0].index: expected an integer of 64 bits, got null"},
+      {"\"row_bytes\": 4096", "\"row_bytes\": -1",
+       "entries[0].layers[0].cost.row_bytes: expected at least 0, got -1"},
+      {"\"parameter\": 0", "\"parameter\": 2",
+       "entries[0].layers[0].cost.weights[0].parameter: expected a row below "
+       "2, got 2"},
+      {"\"bytes\": 4194304", "\"bytes\": 4",
+       "entries[0].layers[0].cost.weights[0].bytes: expected the 4194304 bytes "
+       "of a slice of row 0, got 4"},
+      {"\"copies\": 0", "\"copies\": 2",
+       "entries[0].variants[1].copies: expected 0 or a divisor of the 1 "
+       "shards, got 2"},
       {"\"step\": \"s1\"", "\"step\": \"\"",
        "entries[0].variants[1].step: expected a string that is not empty"},
       {"\"prefill\"", "\"decode\"",
@@ -390,7 +427,8 @@ TEST(Manifest, ErrorsNameThePlace) {
        "parameters[0].name: expected '{}' in the name of a parameter with one "
        "tensor per slice, got "
        "'model.layers.0.mlp.experts.gate_proj.weight'"},
-      {"4194304", "4611686018427387904",
+      {"\"packed_slice_bytes\": 4194304",
+       "\"packed_slice_bytes\": 4611686018427387904",
        "parameters[0].packed_slice_bytes: expected all slices to fit 64 bits, "
        "got 64 slices of 4611686018427387904 bytes"},
       {"[1024, 2048]", "[-1, 2048]",

@@ -113,7 +113,7 @@ struct Rank {
         account(std::make_shared<MemoryAccount>(0, /*poison=*/true)),
         table(*program, pool, account, nullptr) {
     EXPECT_OK(table.open());
-    EXPECT_OK(table.place(rank, test.ranks, std::move(slotTable)));
+    EXPECT_OK(table.place(rank, test.ranks, {std::move(slotTable)}));
   }
   static std::shared_ptr<const Program> makeProgram(const Case &test) {
     Manifest manifest;
@@ -287,11 +287,11 @@ TEST(Shards, AnotherTableKeepsMemoryAndWhatStays) {
   EXPECT_OK(held.table.bind("w", view(whole, shape)));
   const void *address = held.table.params()[0].data;
   // Slot 0 keeps unit 0; nothing must be bound again for the same table.
-  EXPECT_OK(held.table.place(0, 2, {0, 1, 2, -1}));
+  EXPECT_OK(held.table.place(0, 2, {{0, 1, 2, -1}}));
   held.check(test, 0, whole, {0, 1, 2, -1});
   for (std::vector<int32_t> table :
        {std::vector<int32_t>{0, 2, 1, -1}, {0, -1, 1, 2}, {2, 2, 1, 0}}) {
-    EXPECT_OK(held.table.place(0, 2, table));
+    EXPECT_OK(held.table.place(0, 2, {table}));
     EXPECT_EQ(held.table.unbound(), std::vector<int>{0});
     EXPECT_OK(held.table.bind("w", view(whole, shape)));
     held.check(test, 0, whole, table);
@@ -302,10 +302,10 @@ TEST(Shards, AnotherTableKeepsMemoryAndWhatStays) {
 TEST(Shards, TablesThatDoNotFitAreNamed) {
   Case test{2, 2, {3, 1, 0, 1, false}, {3, 4}};
   Rank held(test, 1);
-  EXPECT_ERROR(held.table.place(1, 2, {0, 1, 2}), MOIRA_INVALID_ARGUMENT,
+  EXPECT_ERROR(held.table.place(1, 2, {{0, 1, 2}}), MOIRA_INVALID_ARGUMENT,
                "parameter 'w': expected a slot table of 2 ranks with 2 slots "
                "each, got 3 places");
-  EXPECT_ERROR(held.table.place(1, 2, {0, 1, 2, 3}), MOIRA_INVALID_ARGUMENT,
+  EXPECT_ERROR(held.table.place(1, 2, {{0, 1, 2, 3}}), MOIRA_INVALID_ARGUMENT,
                "parameter 'w': expected units below 3, got 3");
 }
 

@@ -255,7 +255,7 @@ void ConvertMoEToGPU::runOnOperation() {
   for (auto function : module.getOps<func::FuncOp>())
     if (isOfDevice(function))
       function.walk([&](Operation *op) {
-        if (isa<GroupedMatmulOp, GateOp, CountOp, AssignOp, DispatchOp,
+        if (isa<GroupedMatmulOp, GateOp, NoiseOp, CountOp, AssignOp, DispatchOp,
                 CombineOp, SourcesOp>(op))
           ops.push_back(op);
       });

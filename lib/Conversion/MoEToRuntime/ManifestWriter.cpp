@@ -38,13 +38,6 @@ static json::Object describe(Type type) {
       {"shape", shaped ? shapeOf(shaped.getShape()) : json::Array()}};
 }
 
-static json::Object describe(PlacementAttr placement) {
-  return json::Object{{"experts", placement.getExperts()},
-                      {"shards", placement.getShards()},
-                      {"copies", placement.getCopies()},
-                      {"slots", placement.getSlots()}};
-}
-
 /// Which part of which slices of the checkpoint each slot of a rank holds.
 static json::Object describe(ShardAttr shard) {
   return json::Object{{"experts", shard.getExperts()},
@@ -248,26 +241,6 @@ ManifestWriter::describeResults(func::FuncOp step,
   return results;
 }
 
-/// A way back knows of a layer what it computes with; the rest is the entry's.
-void ManifestWriter::completeLayers(json::Array &layers) const {
-  for (json::Value &layer : layers) {
-    json::Object &object = *layer.getAsObject();
-    for (const auto &entry : entries) {
-      const json::Array *others = entry.second.getArray("layers");
-      if (!others) // this entry itself
-        continue;
-      for (const json::Value &known : *others) {
-        const json::Object &other = *known.getAsObject();
-        if (other.getInteger("index") != object.getInteger("index"))
-          continue;
-        for (StringRef key : {"experts", "top_k"})
-          if (object.getInteger(key).value_or(0) == 0)
-            object[key] = *other.getInteger(key);
-      }
-    }
-  }
-}
-
 LogicalResult ManifestWriter::addStep(func::FuncOp step,
                                       SmallVectorImpl<int64_t> &indices) {
   StringRef name = entryName(step);
@@ -289,28 +262,14 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
     inputs.push_back(std::move(input));
   }
   if (inserted) {
-    json::Array layers;
     FailureOr<json::Array> results = describeResults(step, indices);
     if (failed(results))
       return failure();
-    if (auto list = step->getAttrOfType<ArrayAttr>("moe.layers"))
-      for (auto layer : list.getAsRange<DictionaryAttr>()) {
-        json::Object object;
-        for (NamedAttribute field : layer) {
-          json::Value &value = object[field.getName().getValue()];
-          if (auto placement = dyn_cast<PlacementAttr>(field.getValue()))
-            value = describe(placement);
-          else
-            value = cast<IntegerAttr>(field.getValue()).getInt();
-        }
-        layers.push_back(std::move(object));
-      }
-    completeLayers(layers);
     auto dense = step->getAttrOfType<IntegerAttr>("moe.flops_per_token");
     entry = json::Object{{"name", name},
                          {"inputs", std::move(inputs)},
                          {"results", std::move(*results)},
-                         {"layers", std::move(layers)},
+                         {"layers", describeLayers(step, indices)},
                          {"flops_per_token", dense ? dense.getInt() : 0},
                          {"variants", json::Array()}};
     if (auto ranks = step->getAttrOfType<IntegerAttr>("moe.ranks"))
@@ -343,6 +302,8 @@ LogicalResult ManifestWriter::addStep(func::FuncOp step,
       {"shapes", names.shapes},
       {"numerics", numerics ? numerics.getValue() : "cpu-fma"},
       {"qualified", "none"}};
+  if (std::optional<int64_t> copies = getCopies(step))
+    description["copies"] = *copies;
   if (auto schedule = step->getAttrOfType<ScheduleAttr>("moe.schedule"))
     description["schedule"] = stringifySchedule(schedule.getValue());
   variants.push_back(std::move(description));

@@ -49,7 +49,16 @@ private:
   FailureOr<int64_t> addParameter(func::FuncOp step, unsigned argument);
   FailureOr<llvm::json::Array>
   describeResults(func::FuncOp step, ArrayRef<int64_t> parameterIndex);
+  llvm::json::Array describeLayers(func::FuncOp step,
+                                   ArrayRef<int64_t> parameterIndex) const;
+  void addCosts(func::FuncOp step, ArrayRef<int64_t> parameterIndex,
+                int64_t index, llvm::json::Object &layer) const;
+  llvm::json::Array describeWeights(func::FuncOp step,
+                                    ArrayRef<int64_t> parameterIndex,
+                                    ArrayAttr weights) const;
   void completeLayers(llvm::json::Array &layers) const;
+  /// How often rows travel in a step for many ranks.
+  static std::optional<int64_t> getCopies(func::FuncOp step);
 
   llvm::json::Object header;
   llvm::MapVector<StringRef, llvm::json::Object> entries;

@@ -70,6 +70,14 @@ inline constexpr llvm::StringLiteral kGradientOfAttrName = "moe.gradient_of";
 inline constexpr llvm::StringLiteral kPackedGradientAttrName =
     "moe.packed_gradient";
 
+/// Attribute of a sharded function: what times and memory of its experts depend
+/// on beside their placement, an array with a dictionary for each expert:
+/// `layer` (I64), bytes of a row (I64: `row_bytes` to experts, `result_bytes`
+/// and `partial_bytes` back, whole and as sums to add; `result_gradient_bytes`
+/// and `row_gradient_bytes` on the way back; `hidden_bytes` inside) and
+/// `weights` (an array of ParamAttr).
+inline constexpr llvm::StringLiteral kCostsAttrName = "moe.costs";
+
 /// Attribute of ops of a schedule: which queue of the rank runs the op,
 /// "compute" or "communication" (StringAttr).
 inline constexpr llvm::StringLiteral kQueueAttrName = "moe.queue";

@@ -1,0 +1,243 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "session/Adaptation.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace moira;
+using namespace moira::runtime;
+
+//===----------------------------------------------------------------------===//
+// Decisions
+//===----------------------------------------------------------------------===//
+
+/// What the ranks told in a layer in step `step`; before the first step, none.
+SharedStep Adaptation::recordOf(const Layer &layer, int64_t step) const {
+  SharedStep record;
+  record.step = step;
+  record.candidate = forced;
+  if (step < 0)
+    return record;
+  record.counts = layer.counts.data();
+  record.variants = layer.variants.data();
+  record.programs = layer.programs.data();
+  if (step > 0) {
+    record.seconds = layer.told.data();
+    record.timedStep = step - 1;
+  }
+  return record;
+}
+
+/// Makes a decision what the layer runs with.
+Status Adaptation::apply(Layer &layer, const SharedStep &record,
+                         const Decision &decision) {
+  const LayerPlan &plan = candidates()[decision.candidate].plan;
+  layer.plan.degree = plan.degree;
+  layer.plan.exchange = plan.exchange;
+  // Before the first loads there is nothing to say which experts.
+  layer.plan.shadows.assign(decision.shadows,
+                            decision.shadows +
+                                (decision.shadows ? plan.shadows : 0));
+  if (!layer.recorder)
+    return Status();
+  layer.recorder->add(record, decision);
+  return writeLog(layer);
+}
+
+/// The decision of an earlier run for a step.
+Status Adaptation::follow(size_t index, int64_t step) {
+  Layer &layer = layers[index];
+  if (step >= int64_t(layer.followed.size()))
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("replay: expected at most the ", layer.followed.size(),
+                         " steps of the flight log, got another"));
+  Followed &followed = layer.followed[step];
+  layer.explanation.step = step;
+  layer.explanation.decision = followed.decision;
+  layer.explanation.decision.shadows =
+      followed.shadows.empty() ? nullptr : followed.shadows.data();
+  return apply(layer, SharedStep(), layer.explanation.decision);
+}
+
+/// From the records of the last step, the plans of the next one.
+Status Adaptation::decideLayers() {
+  if (!wanted.replay.empty()) {
+    for (size_t i = 0; i < layers.size(); ++i)
+      MOIRA_RETURN_IF_ERROR(follow(i, done));
+    return Status();
+  }
+  for (const Layer &layer : layers)
+    if (layer.toldStep != done - 1)
+      return Status(MOIRA_FAILED,
+                    concat("adapt: layer ", layer.index,
+                           ": expected the counts of all ranks in each step, "
+                           "got none in the last one"));
+  EntryChoice::Choice chosen;
+  for (size_t i = 0; i < layers.size(); ++i)
+    MOIRA_RETURN_IF_ERROR(deciders[i]->prepare(recordOf(layers[i], done - 1)));
+  if (choice && forced < 0)
+    chosen = choice->choose(done - 1, deciders);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    SharedStep record = recordOf(layers[i], done - 1);
+    record.variant = chosen.variant;
+    Result<Decision> decision =
+        deciders[i]->conclude(record, &layers[i].explanation);
+    if (!decision.ok())
+      return decision.status();
+    if (chosen.trial())
+      layers[i].explanation.decision.reason = decision->reason = chosen.reason;
+    MOIRA_RETURN_IF_ERROR(apply(layers[i], record, *decision));
+  }
+  return Status();
+}
+
+Status Adaptation::next() {
+  // After a step that failed, even before some ranks came here, all have
+  // decided for the same step from the same records.
+  if (decided == done)
+    return Status();
+  if (wanted.selection.lag == 1) {
+    MOIRA_RETURN_IF_ERROR(decideLayers());
+  } else if (decided < 0) {
+    for (Layer &layer : layers) {
+      layer.explanation.decision = Decision();
+      layer.explanation.decision.candidate = wanted.selection.fixed;
+      const LayerPlan &plan = candidates()[wanted.selection.fixed].plan;
+      layer.plan = {plan.degree, plan.exchange, {}};
+    }
+  }
+  decided = done;
+  return Status();
+}
+
+int Adaptation::variant(int64_t rows) const {
+  int group = int(candidates()[decision(0).candidate].variant);
+  // As EntrySpec::variantForRows, among those of the group.
+  int best = -1, least = -1;
+  for (size_t v = 0; v < groupOf.size(); ++v) {
+    if (groupOf[v] != group)
+      continue;
+    const VariantSpec &spec = entry.variants[v];
+    if (spec.minRows <= rows &&
+        (best < 0 || spec.minRows > entry.variants[best].minRows))
+      best = int(v);
+    if (least < 0 || spec.minRows < entry.variants[least].minRows)
+      least = int(v);
+  }
+  return best >= 0 ? best : least;
+}
+
+//===----------------------------------------------------------------------===//
+// What a step tells
+//===----------------------------------------------------------------------===//
+
+Result<bool> Adaptation::gathered(size_t index,
+                                  const std::vector<RankRecord> &records,
+                                  const int32_t *matrix) {
+  Layer &layer = layers[index];
+  layer.toldStep = done;
+  std::copy_n(matrix, layer.counts.size(), layer.counts.data());
+  for (int rank = 0; rank < ranks.ranks; ++rank) {
+    layer.told[rank] = records[rank].seconds;
+    layer.programs[rank] = records[rank].program;
+    // A group may run where all of its variants may.
+    uint64_t may = ~uint64_t(0);
+    for (size_t v = 0; v < groupOf.size(); ++v)
+      if (groupOf[v] >= 0 && !(records[rank].variants >> v & 1))
+        may &= ~(uint64_t(1) << groupOf[v]);
+    layer.variants[rank] = may;
+  }
+  if (wanted.selection.lag == 1)
+    return false;
+  if (!wanted.replay.empty()) {
+    MOIRA_RETURN_IF_ERROR(follow(index, done));
+    return true;
+  }
+  SharedStep record = recordOf(layer, done);
+  Result<Decision> decision =
+      deciders[index]->decide(record, &layer.explanation);
+  if (!decision.ok())
+    return decision.status();
+  MOIRA_RETURN_IF_ERROR(apply(layer, record, *decision));
+  return true;
+}
+
+void Adaptation::finish(bool succeeded, int64_t number,
+                        const std::vector<double> &seconds, bool more) {
+  if (!succeeded) {
+    // With lag 0 some ranks may have decided, others not: all begin again.
+    if (wanted.selection.lag == 0 && wanted.replay.empty())
+      (void)makeDeciders();
+    return;
+  }
+  ++done;
+  pending = more ? number : -1;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    layers[i].forward = seconds[i];
+    lastSeconds[i] = !more && !training()
+                         ? seconds[i]
+                         : std::numeric_limits<double>::infinity();
+  }
+}
+
+void Adaptation::finishBack(int64_t number,
+                            const std::vector<double> &seconds) {
+  if (number != pending)
+    return;
+  pending = -1;
+  for (size_t i = 0; i < layers.size(); ++i)
+    lastSeconds[i] = layers[i].forward + seconds[i];
+}
+
+//===----------------------------------------------------------------------===//
+// From outside
+//===----------------------------------------------------------------------===//
+
+Status Adaptation::force(const std::string &candidate) {
+  if (candidate.empty()) {
+    forced = -1;
+    return Status();
+  }
+  const std::vector<Candidate> &list = candidates();
+  for (size_t c = 0; c < list.size(); ++c)
+    if (list[c].describe() == candidate) {
+      forced = int(c);
+      return Status();
+    }
+  return Status(MOIRA_NOT_FOUND,
+                concat("expected a candidate such as '", list[0].describe(),
+                       "', got '", candidate, "'"));
+}
+
+Status Adaptation::forbid(const std::string &variant, bool forbidden) {
+  int index = entry.findVariant(variant);
+  if (index < 0 || groupOf[index] < 0)
+    return Status(
+        MOIRA_NOT_FOUND,
+        concat("expected a variant that may be chosen, got '", variant, "'"));
+  uint64_t bit = uint64_t(1) << index;
+  variantMask = forbidden ? variantMask & ~bit : variantMask | bit;
+  return Status();
+}
+
+Status Adaptation::setPlacement(size_t index,
+                                const std::vector<int32_t> &table) {
+  if (table == tables[index])
+    return Status();
+  int64_t room = roomOf(index, table);
+  if (room < space.maxShadows)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("layer ", layers[index].index,
+                         ": expected a slot table with room for the ",
+                         space.maxShadows,
+                         " shadows that may be chosen, got one for ", room));
+  const int32_t *data = table.empty() ? nullptr : table.data();
+  MOIRA_RETURN_IF_ERROR(deciders[index]->setPlacement(data));
+  tables[index] = table;
+  if (!layers[index].recorder)
+    return Status();
+  layers[index].recorder->addPlacement(data);
+  return writeLog(layers[index]);
+}
