@@ -5,6 +5,7 @@
 
 #include "moira/JIT/Diagnostics.h"
 #include "moira/Variants/Passes.h"
+#include "session/ManifestDevice.h"
 #include "session/ManifestMerge.h"
 #include "session/Predictions.h"
 
@@ -52,6 +53,31 @@ static void renameSymbols(CompiledUnit &unit, StringRef prefix) {
     }
   for (runtime::ParameterSpec &parameter : unit.manifest.parameters)
     rename(parameter.pack);
+  if (unit.manifest.device)
+    for (runtime::ImageSpec &image : unit.manifest.device->images)
+      rename(image.emulated);
+}
+
+/// The kernels of all units: every session of the program has them.
+struct MergedKernels {
+  runtime::DeviceSpec device;
+  std::string code;
+};
+
+/// Numbers the unit's kernels behind those of the units before it.
+static void addKernels(CompiledUnit &unit, StringRef prefix,
+                       MergedKernels &kernels) {
+  if (!unit.manifest.device)
+    return;
+  std::string name = (prefix + "moira_kernel_base").str();
+  auto base = unit.module->lookupSymbol<LLVM::GlobalOp>(name);
+  // A unit that launches nothing has lost it.
+  if (base)
+    base.setValueAttr(Builder(base.getContext())
+                          .getI64IntegerAttr(kernels.device.kernels.size()));
+  runtime::addDevice(kernels.device, *unit.manifest.device,
+                     static_cast<int64_t>(kernels.code.size()));
+  kernels.code += getGPUCode(*unit.module);
 }
 
 static void nameVariants(CompiledUnit &unit) {
@@ -146,6 +172,7 @@ moira::mergeUnits(std::vector<CompiledGrid> grids) {
   std::vector<runtime::GridManifest> manifests;
   std::vector<std::string> notes;
   llvm::StringSet<> roots;
+  MergedKernels kernels;
   for (CompiledGrid &grid : grids) {
     for (CompiledUnit &unit : grid.units) {
       std::string prefix;
@@ -155,6 +182,7 @@ moira::mergeUnits(std::vector<CompiledGrid> grids) {
         prefix += unit.unit.name() + "_";
       std::replace(prefix.begin(), prefix.end(), '-', '_');
       renameSymbols(unit, prefix);
+      addKernels(unit, prefix, kernels);
       moveInto(*merged, unit);
     }
     llvm::Expected<runtime::Manifest> manifest = mergeManifests(grid);
@@ -165,6 +193,8 @@ moira::mergeUnits(std::vector<CompiledGrid> grids) {
     llvm::append_range(notes, grid.notes);
     manifests.push_back({int32_t(grid.ranks), std::move(*manifest)});
   }
+  for (const runtime::ImageSpec &image : kernels.device.images)
+    roots.insert(image.emulated);
   eraseUnused(*merged, roots);
   int64_t before = countFunctions(*merged);
   if (llvm::Error error = fold(*merged))
@@ -173,8 +203,14 @@ moira::mergeUnits(std::vector<CompiledGrid> grids) {
   notes.insert(notes.begin(), "folded " + std::to_string(before) +
                                   " functions of all variants into " +
                                   std::to_string(after));
-  for (runtime::GridManifest &grid : manifests)
+  for (runtime::GridManifest &grid : manifests) {
     grid.manifest.notes = notes;
+    if (grid.manifest.device)
+      grid.manifest.device = kernels.device;
+  }
+  if (!kernels.code.empty())
+    (*merged)->setAttr("moira.gpu_code",
+                       StringAttr::get(merged->getContext(), kernels.code));
   (*merged)->setAttr("moira.manifest",
                      StringAttr::get(merged->getContext(),
                                      runtime::serializeGrids(manifests)));

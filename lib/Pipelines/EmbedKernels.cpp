@@ -22,7 +22,8 @@ struct EmbedKernels : public moe::impl::EmbedKernelsPassBase<EmbedKernels> {
   void runOnOperation() override {
     for (auto image : getOperation().getOps<gpu::GPUModuleOp>()) {
       Builder b(&getContext());
-      image->setAttr("moira.arch", b.getStringAttr(arch));
+      if (!image->hasAttr("moira.arch"))
+        image->setAttr("moira.arch", b.getStringAttr(arch));
       if (emulated)
         image->setAttr("moira.emulated", b.getUnitAttr());
       if (!ptx)
@@ -38,7 +39,7 @@ struct EmbedKernels : public moe::impl::EmbedKernelsPassBase<EmbedKernels> {
 private:
   llvm::Error embed(gpu::GPUModuleOp image, Builder &b) {
     moira::GPUTarget target;
-    target.chip = arch;
+    target.chip = image->getAttrOfType<StringAttr>("moira.arch").str();
     llvm::Expected<std::string> text = moira::translateToPTX(image, target);
     if (!text)
       return text.takeError();

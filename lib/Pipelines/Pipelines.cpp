@@ -265,7 +265,8 @@ static void addKernels(OpPassManager &manager, const PipelineOptions &options) {
   kernels.addPass(moe::createLowerGPUModulePass());
   addCleanup(kernels);
   moe::EmbedKernelsPassOptions embed;
-  embed.arch = options.device.arch;
+  // What all architectures share is made for the first.
+  embed.arch = llvm::StringRef(options.device.arch).split(',').first.str();
   embed.ptx = options.device.ptx;
   embed.emulated = options.device.emulated;
   manager.addPass(moe::createEmbedKernelsPass(embed));

@@ -51,6 +51,14 @@ static int architectureOf(const std::string &arch) {
   return arch.size() > 3 ? std::atoi(arch.c_str() + 3) : 0;
 }
 
+/// Whether a GPU of architecture `there` runs code for `arch`.
+static bool runsOn(const std::string &arch, int there) {
+  // What ends in a letter runs on that architecture alone.
+  bool isExact = !arch.empty() && arch.back() == 'a';
+  int needed = architectureOf(arch);
+  return isExact ? there == needed : there >= needed;
+}
+
 Result<std::shared_ptr<Module>> DeviceStep::loadImage(int index) {
   const ImageSpec &image = program->manifest().device->images[index];
   auto refuse = [&](const std::string &expected, const std::string &got) {
@@ -58,10 +66,8 @@ Result<std::shared_ptr<Module>> DeviceStep::loadImage(int index) {
         MOIRA_UNAVAILABLE,
         concat("image '", image.name, "': expected ", expected, ", got ", got));
   };
-  int there = gpu->architecture(), needed = architectureOf(image.arch);
-  // What ends in a letter runs on that architecture alone.
-  bool isExact = !image.arch.empty() && image.arch.back() == 'a';
-  if (isExact ? there != needed : there < needed)
+  int there = gpu->architecture();
+  if (!runsOn(image.arch, there))
     return refuse(concat("a GPU of ", image.arch), concat("one of sm_", there));
   if (std::strcmp(gpu->kind(), "emulated") == 0) {
     const void *address = program->emulatedImage(index);
@@ -70,8 +76,9 @@ Result<std::shared_ptr<Module>> DeviceStep::loadImage(int index) {
                     concat("kernels of ", image.arch, " alone"));
     return gpu->load(address, 0);
   }
-  CodeRange range =
-      image.cubin.bytes > 0 && there == needed ? image.cubin : image.ptx;
+  CodeRange range = image.cubin.bytes > 0 && there == architectureOf(image.arch)
+                        ? image.cubin
+                        : image.ptx;
   if (range.bytes == 0)
     return refuse(concat("kernels for ", gpu->kind()),
                   "kernels for the emulated device alone");
@@ -81,14 +88,25 @@ Result<std::shared_ptr<Module>> DeviceStep::loadImage(int index) {
 
 Status DeviceStep::loadKernels() {
   const DeviceSpec &spec = *program->manifest().device;
-  std::vector<std::shared_ptr<Module>> modules;
+  // Images of another architecture stay out where others fit.
+  auto fits = [&](const ImageSpec &image) {
+    return runsOn(image.arch, gpu->architecture());
+  };
+  bool someFit = std::any_of(spec.images.begin(), spec.images.end(), fits);
+  std::vector<std::shared_ptr<Module>> modules(spec.images.size());
   for (size_t i = 0; i < spec.images.size(); ++i) {
+    if (someFit && !fits(spec.images[i]))
+      continue;
     Result<std::shared_ptr<Module>> module = loadImage(static_cast<int>(i));
     if (!module.ok())
       return module.status();
-    modules.push_back(*module);
+    modules[i] = *module;
   }
   for (const KernelSpec &kernel : spec.kernels) {
+    if (!modules[kernel.image]) {
+      kernels.push_back(nullptr);
+      continue;
+    }
     if (kernel.shared > gpu->maxShared())
       return Status(MOIRA_UNAVAILABLE,
                     concat("kernel ", kernel.name, ": expected a device with ",
@@ -182,6 +200,11 @@ Status DeviceStep::launch(int64_t index, int64_t grid, void *const *arguments) {
   if (grid == 0)
     return Status();
   const KernelSpec &kernel = spec.kernels[index];
+  if (!kernels[index])
+    return Status(MOIRA_FAILED,
+                  concat("kernel ", kernel.name, ": expected a GPU of ",
+                         spec.images[kernel.image].arch, ", got one of sm_",
+                         gpu->architecture()));
   LaunchShape shape;
   shape.grid.x = static_cast<int32_t>(std::min<int64_t>(grid, INT32_MAX));
   shape.block.x = kernel.threads;

@@ -85,3 +85,18 @@ Json runtime::deviceToJson(const DeviceSpec &device) {
                                {"parameters", kernel.parameters}});
   return json;
 }
+
+void runtime::addDevice(DeviceSpec &device, const DeviceSpec &other,
+                        int64_t codeOffset) {
+  auto firstImage = static_cast<int32_t>(device.images.size());
+  device.abi = other.abi;
+  for (ImageSpec image : other.images) {
+    image.ptx.offset += codeOffset;
+    image.cubin.offset += codeOffset;
+    device.images.push_back(std::move(image));
+  }
+  for (KernelSpec kernel : other.kernels) {
+    kernel.image += firstImage;
+    device.kernels.push_back(std::move(kernel));
+  }
+}

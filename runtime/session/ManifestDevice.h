@@ -14,6 +14,9 @@ namespace moira::runtime {
 /// Reads and checks `device`: kernels name images that there are.
 DeviceSpec readDevice(const Reader &json);
 Json deviceToJson(const DeviceSpec &device);
+/// Adds another program's kernels behind those of `device`, with its code from
+/// byte `codeOffset` on.
+void addDevice(DeviceSpec &device, const DeviceSpec &other, int64_t codeOffset);
 
 } // namespace moira::runtime
 

@@ -254,8 +254,15 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               const StepPlan &given) {
   const EntrySpec &spec = program->signature(entry, given.variant);
   std::vector<moira_buffer> buffers = toBuffers(inputs);
-  if (device)
+  if (device) {
+    // They are sent while the step runs, to memory of the host.
+    for (const LayerRun &layer : given.layers)
+      if (!layer.shadows.empty())
+        return Status(MOIRA_UNAVAILABLE,
+                      concat("expected no shadows on a device, got ",
+                             layer.shadows.size()));
     MOIRA_RETURN_IF_ERROR(device->updateParameters(parameters));
+  }
   preparePlans(spec, given);
   Result<int64_t> bytes = workspace(entry, given.variant, buffers);
   if (!bytes.ok())

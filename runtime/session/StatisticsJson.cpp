@@ -63,6 +63,10 @@ std::string moira::runtime::toJsonLine(const StepRow &row,
                       {"seconds", row.total},
                       {"parts", partsToJson(row.seconds)},
                       {"layers", OrderedJson::array()}};
+  if (manifest.device) {
+    json["launches"] = row.launches;
+    json["waits"] = row.waits;
+  }
   for (const LayerRow &layer : row.layers)
     json["layers"].push_back(layerToJson(layer));
   // Names come from files: they may be no Unicode.

@@ -124,10 +124,10 @@ struct CommandLine {
       cl::cat(category),
       cl::desc("What steps run on: cpu (default), cuda, the emulated GPU, or "
                "both of these")};
-  cl::opt<std::string> arch{"arch", cl::init("sm_80"),
-                            cl::value_desc("sm_80|sm_90a"), cl::cat(category),
-                            cl::desc("With --target: the GPU to compile for "
-                                     "(default: sm_80)")};
+  cl::list<std::string> arch{"arch", cl::CommaSeparated,
+                             cl::value_desc("sm_80,sm_90a"), cl::cat(category),
+                             cl::desc("With --target: the GPUs to compile for "
+                                      "(default: sm_80)")};
   cl::opt<bool> describe{"describe", cl::cat(category),
                          cl::desc("Print what the bundle holds; with a "
                                   "program, compile it for that")};
@@ -240,7 +240,7 @@ static llvm::Error readTarget(const CommandLine &line, DeviceOptions &device) {
   // Which checks a run will want is not known.
   device.instrument = device.emulated;
   if (device.ptx || device.emulated) {
-    llvm::Expected<std::string> arch = readArch("arch", line.arch);
+    llvm::Expected<std::string> arch = readArchs(line.arch);
     if (!arch)
       return arch.takeError();
     device.arch = *arch;

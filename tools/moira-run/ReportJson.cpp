@@ -98,6 +98,10 @@ void Report::printJson(llvm::raw_ostream &stream) const {
                      {"ratio", backwardTime() / forwardTime()}};
     object.getObject("memory")->insert({"residuals", memory.residuals});
   }
+  if (!device.empty())
+    object["device"] = json::Object{{"name", device},
+                                    {"launches", step.launches},
+                                    {"waits", step.waits}};
   if (ranks.size() > 1)
     object["ranks"] = ranksToJson(*this);
   if (!steps.empty())

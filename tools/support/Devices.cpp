@@ -29,6 +29,25 @@ llvm::Expected<std::string> tools::readArch(llvm::StringRef option,
       "--" + option + ": expected sm_80 or sm_90a, got '" + text + "'");
 }
 
+llvm::Expected<std::string>
+tools::readArchs(const llvm::cl::list<std::string> &option) {
+  bool first = false, later = false;
+  for (const std::string &text : option) {
+    llvm::Expected<std::string> arch = readArch(option.ArgStr, text);
+    if (!arch)
+      return arch.takeError();
+    bool &has = *arch == "sm_80" ? first : later;
+    if (has)
+      return llvm::createStringError(
+          "--" + option.ArgStr + ": expected each architecture once, got '" +
+          text + "' twice");
+    has = true;
+  }
+  if (first && later)
+    return "sm_80,sm_90a";
+  return later ? "sm_90a" : "sm_80";
+}
+
 llvm::Expected<DeviceChoice> tools::readDevice(const DeviceCommandLine &line) {
   DeviceChoice choice;
   choice.kind = line.device;

@@ -40,6 +40,10 @@ llvm::Expected<DeviceChoice> readDevice(const DeviceCommandLine &line);
 /// The architecture that an option names.
 llvm::Expected<std::string> readArch(llvm::StringRef option,
                                      llvm::StringRef text);
+/// The architectures that a list names, as DeviceOptions has them; sm_80 where
+/// it is empty.
+llvm::Expected<std::string>
+readArchs(const llvm::cl::list<std::string> &option);
 
 } // namespace moira::tools
 

@@ -280,6 +280,10 @@ def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
     `fallback` it stays, with a missed-optimization remark that says why, for
     loops that `moe-outline-kernels` makes kernels of.
 
+    For both architectures products that the later one does better get a kernel of
+    their own in `@moira_gpu_sm_90a`, and the host chooses by
+    `moira_nv.architecture`.
+
     Only functions whose memrefs are device memory change: steps, where functions
     have a kind (`moe-add-context`).
 
@@ -299,7 +303,7 @@ def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"arch", "arch", "std::string", "\"sm_80\"",
-           "architecture to build for: sm_80 or sm_90a">,
+           "architecture to build for: sm_80, sm_90a, or both: sm_80,sm_90a">,
     Option<"fallback", "fallback", "bool", "false",
            "leave an op without a kernel, with a remark, for loops">];
   let statistics = [

@@ -39,8 +39,8 @@ def VerifyPhasePass : Pass<"moe-verify-phase", "::mlir::ModuleOp"> {
 def EmbedKernelsPass : Pass<"moe-embed-kernels", "::mlir::ModuleOp"> {
   let summary = "make the code of GPU modules";
   let description = [{
-    Each `gpu.module` in the NVVM dialect gets the attribute `moira.arch`, with
-    `ptx` also `moira.ptx`, its text, and, where there is a ptxas, `moira.cubin`;
+    Each `gpu.module` in the NVVM dialect that has no attribute `moira.arch` gets it,
+    with `ptx` also `moira.ptx`, its text, and, where there is a ptxas, `moira.cubin`;
     with `emulated` `moira.emulated`, which says that `moe-emulate-nvvm` will make
     code of the host of it. `moe-emit-entries` puts them into the manifest.
 

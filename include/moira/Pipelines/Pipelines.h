@@ -40,7 +40,7 @@ std::optional<Phase> symbolizePhase(llvm::StringRef name);
 
 /// A GPU that steps run on.
 struct DeviceOptions {
-  /// "sm_80" or "sm_90a"; empty: steps run on the processor.
+  /// "sm_80", "sm_90a" or "sm_80,sm_90a"; empty: steps run on the processor.
   std::string arch;
   /// Which code of kernels the program brings: PTX, assembled where there is an
   /// assembler, for a real GPU; code of the host for the emulated one.

@@ -153,13 +153,22 @@ bool mlir::moe::detail::isOfDevice(func::FuncOp function) {
   });
 }
 
-gpu::GPUModuleOp Launches::getModule() {
-  if (auto found = module.lookupSymbol<gpu::GPUModuleOp>(moduleName))
+/// The name of the GPU module for `arch`; for all architectures without one.
+static std::string moduleNameOf(StringRef arch) {
+  return arch.empty() ? moduleName.str() : (moduleName + "_" + arch).str();
+}
+
+gpu::GPUModuleOp Launches::getModule(StringRef arch) {
+  std::string name = moduleNameOf(arch);
+  if (auto found = module.lookupSymbol<gpu::GPUModuleOp>(name))
     return found;
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
                   builder.getUnitAttr());
-  return gpu::GPUModuleOp::create(builder, module.getLoc(), moduleName);
+  auto made = gpu::GPUModuleOp::create(builder, module.getLoc(), name);
+  if (!arch.empty())
+    made->setAttr("moira.arch", builder.getStringAttr(arch));
+  return made;
 }
 
 std::string Launches::makeName(StringRef stem) {
@@ -168,28 +177,28 @@ std::string Launches::makeName(StringRef stem) {
 
 void Launches::launch(OpBuilder &b, Location loc, StringRef name,
                       int64_t perUnit, int64_t threads, int64_t sharedBytes,
-                      ValueRange arguments) {
+                      ValueRange arguments, StringRef arch) {
   Value blocks = nv::ProcessorsOp::create(b, loc, b.getIndexType());
   if (perUnit > 1) {
     Value factor = arith::ConstantIndexOp::create(b, loc, perUnit);
     blocks = arith::MulIOp::create(b, loc, blocks, factor);
   }
-  launchOn(b, loc, name, blocks, threads, sharedBytes, arguments);
+  launchOn(b, loc, name, blocks, threads, sharedBytes, arguments, arch);
 }
 
 void Launches::launchOn(OpBuilder &b, Location loc, StringRef name,
                         Value blocks, int64_t threads, int64_t sharedBytes,
-                        ValueRange arguments) {
+                        ValueRange arguments, StringRef arch) {
   auto symbol =
-      SymbolRefAttr::get(b.getStringAttr(moduleName),
+      SymbolRefAttr::get(b.getStringAttr(moduleNameOf(arch)),
                          FlatSymbolRefAttr::get(b.getContext(), name));
   nv::LaunchOp::create(b, loc, symbol, blocks, threads, sharedBytes, arguments);
 }
 
-/// Replaces the op by a launch of its kernel.
-static void emitLaunch(GroupedMatmulOp op, const GroupedKernel &kernel,
-                       Launches &launches) {
-  OpBuilder b(op);
+/// Launches the op's kernel in front of `b`.
+static void emitLaunch(OpBuilder &b, GroupedMatmulOp op,
+                       const GroupedKernel &kernel, Launches &launches,
+                       StringRef arch) {
   Location loc = op.getLoc();
   bool bulk = kernel.schedule.style == GPUStyle::Warpgroup;
   SmallVector<Value> arguments;
@@ -229,8 +238,7 @@ static void emitLaunch(GroupedMatmulOp op, const GroupedKernel &kernel,
   }
   arguments.push_back(stride);
   launches.launch(b, loc, kernel.name, 1, kernel.schedule.threads(),
-                  kernel.sharedBytes(), arguments);
-  op.erase();
+                  kernel.sharedBytes(), arguments, arch);
 }
 
 namespace {
@@ -246,8 +254,9 @@ private:
 
 void ConvertMoEToGPU::runOnOperation() {
   ModuleOp module = getOperation();
-  if (arch != "sm_80" && arch != "sm_90a") {
-    module.emitError("expected the architecture sm_80 or sm_90a, got '")
+  if (arch != "sm_80" && arch != "sm_90a" && arch != "sm_80,sm_90a") {
+    module.emitError("expected the architecture sm_80, sm_90a or "
+                     "sm_80,sm_90a, got '")
         << arch << "'";
     return signalPassFailure();
   }
@@ -290,12 +299,37 @@ LogicalResult ConvertMoEToGPU::convert(Operation *op, Launches &launches) {
   auto grouped = dyn_cast<GroupedMatmulOp>(op);
   if (!grouped)
     return convertRouting(op, launches);
-  GroupedKernel kernel;
-  if (failed(describe(grouped, kernel)) ||
-      failed(chooseSchedule(grouped, kernel, arch == "sm_90a")))
+  auto make = [&](bool hasWarpgroups, GroupedKernel &kernel) -> LogicalResult {
+    return success(succeeded(describe(grouped, kernel)) &&
+                   succeeded(chooseSchedule(grouped, kernel, hasWarpgroups)));
+  };
+  GroupedKernel kernel, other;
+  if (failed(make(arch == "sm_90a", kernel)))
     return failure();
+  // One more where the later architecture has a better style.
+  bool hasOther = StringRef(arch).contains(',') &&
+                  succeeded(make(/*hasWarpgroups=*/true, other)) &&
+                  other.schedule.style != kernel.schedule.style;
   kernel.name = launches.makeName("grouped");
   buildGroupedKernel(launches.getModule(), kernel);
-  emitLaunch(grouped, kernel, launches);
+  OpBuilder b(op);
+  if (!hasOther) {
+    emitLaunch(b, grouped, kernel, launches, "");
+    op->erase();
+    return success();
+  }
+  other.name = launches.makeName("grouped");
+  buildGroupedKernel(launches.getModule("sm_90a"), other);
+  Location loc = op->getLoc();
+  Value number = nv::ArchitectureOp::create(b, loc, b.getIndexType());
+  Value isLater =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, number,
+                            arith::ConstantIndexOp::create(b, loc, 90));
+  auto branch = scf::IfOp::create(b, loc, isLater, /*withElseRegion=*/true);
+  OpBuilder yes = branch.getThenBodyBuilder();
+  emitLaunch(yes, grouped, other, launches, "sm_90a");
+  OpBuilder no = branch.getElseBodyBuilder();
+  emitLaunch(no, grouped, kernel, launches, "");
+  op->erase();
   return success();
 }

@@ -18,17 +18,20 @@ class Launches {
 public:
   explicit Launches(ModuleOp module) : module(module) {}
 
-  /// The GPU module, made when it is first asked for.
-  gpu::GPUModuleOp getModule();
+  /// The GPU module, made when it is first asked for; with `arch` the one for
+  /// that architecture alone.
+  gpu::GPUModuleOp getModule(StringRef arch = "");
   /// A new name, "grouped_3".
   std::string makeName(StringRef stem);
   /// Launches kernel `name` of that module in front of `builder`, on `perUnit`
   /// blocks for each multiprocessor.
   void launch(OpBuilder &builder, Location loc, StringRef name, int64_t perUnit,
-              int64_t threads, int64_t sharedBytes, ValueRange arguments);
+              int64_t threads, int64_t sharedBytes, ValueRange arguments,
+              StringRef arch = "");
   /// The same on `blocks` blocks, an index value.
   void launchOn(OpBuilder &builder, Location loc, StringRef name, Value blocks,
-                int64_t threads, int64_t sharedBytes, ValueRange arguments);
+                int64_t threads, int64_t sharedBytes, ValueRange arguments,
+                StringRef arch = "");
   int64_t count() const { return number; }
 
 private:

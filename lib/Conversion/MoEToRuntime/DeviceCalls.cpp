@@ -30,7 +30,14 @@ public:
   LogicalResult run();
 
 private:
-  void lower(nv::ProcessorsOp op);
+  void lower(nv::ProcessorsOp op) {
+    lowerField(op, offsetof(moira_device, processors));
+  }
+  void lower(nv::ArchitectureOp op) {
+    lowerField(op, offsetof(moira_device, architecture));
+  }
+  /// A number of the device.
+  void lowerField(Operation *op, size_t offset);
   void lower(nv::TensorMapOp op);
   LogicalResult lower(nv::LaunchOp op);
   void lower(memref::LoadOp op);
@@ -54,11 +61,10 @@ private:
 };
 } // namespace
 
-void DeviceLowering::lower(nv::ProcessorsOp op) {
-  Value count =
-      abi.deviceField(offsetof(moira_device, processors), b.getI32Type());
-  op.replaceAllUsesWith(
-      arith::IndexCastOp::create(b, b.getIndexType(), count).getResult());
+void DeviceLowering::lowerField(Operation *op, size_t offset) {
+  Value number = abi.deviceField(offset, b.getI32Type());
+  op->getResult(0).replaceAllUsesWith(
+      arith::IndexCastOp::create(b, b.getIndexType(), number).getResult());
 }
 
 void DeviceLowering::lower(nv::TensorMapOp op) {
@@ -109,9 +115,12 @@ LogicalResult DeviceLowering::lower(nv::LaunchOp op) {
     }
     AbiBuilder::storeField(b, arguments, int64_t(i) * 8, place);
   }
+  Value base = LLVM::LoadOp::create(
+      b, b.getI64Type(),
+      LLVM::AddressOfOp::create(b, pointer(), kKernelBaseName));
+  Value number = LLVM::AddOp::create(b, base, AbiBuilder::i64(b, kernel));
   abi.callDevice(offsetof(moira_device, launch),
-                 {AbiBuilder::i64(b, kernel),
-                  AbiBuilder::toI64(b, op.getGrid()), arguments});
+                 {number, AbiBuilder::toI64(b, op.getGrid()), arguments});
   return success();
 }
 
@@ -191,11 +200,12 @@ LogicalResult DeviceLowering::run() {
         llvm::TypeSwitch<Operation *, LogicalResult>(op)
             .Case<nv::LaunchOp>(
                 [&](nv::LaunchOp launch) { return lower(launch); })
-            .Case<nv::ProcessorsOp, nv::TensorMapOp, memref::LoadOp,
-                  memref::StoreOp, memref::CopyOp>([&](auto known) {
-              lower(known);
-              return success();
-            })
+            .Case<nv::ProcessorsOp, nv::ArchitectureOp, nv::TensorMapOp,
+                  memref::LoadOp, memref::StoreOp, memref::CopyOp>(
+                [&](auto known) {
+                  lower(known);
+                  return success();
+                })
             .Default([](Operation *other) {
               return other->emitOpError("expected a call for it, got none");
             });

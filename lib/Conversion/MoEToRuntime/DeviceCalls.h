@@ -25,6 +25,9 @@ inline constexpr llvm::StringLiteral kPTXAttrName = "moira.ptx",
                                      kCubinAttrName = "moira.cubin";
 /// Attribute of a gpu.module that becomes code of the host too.
 inline constexpr llvm::StringLiteral kEmulatedAttrName = "moira.emulated";
+/// A number of the module that is added to those of its kernels: 0, until
+/// modules are put together (lib/JIT).
+inline constexpr llvm::StringLiteral kKernelBaseName = "moira_kernel_base";
 /// Attribute of a module: the code of its GPU modules, one after the other.
 inline constexpr llvm::StringLiteral kGPUCodeAttrName = "moira.gpu_code";
 
@@ -37,7 +40,8 @@ public:
   bool isForDevice() const { return forDevice; }
   /// The number of a kernel, or -1.
   int64_t find(SymbolRefAttr kernel) const;
-  /// What the manifest says; puts the code into attributes of the module.
+  /// What the manifest says; puts the code into an attribute of the module,
+  /// and the number that launches count from beside its functions.
   llvm::json::Object describe();
 
 private:

@@ -69,6 +69,10 @@ static int64_t threadsOf(LLVM::LLVMFuncOp kernel) {
 }
 
 json::Object KernelTable::describe() {
+  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+  LLVM::GlobalOp::create(b, module.getLoc(), b.getI64Type(),
+                         /*isConstant=*/true, LLVM::Linkage::Internal,
+                         kKernelBaseName, b.getI64IntegerAttr(0));
   std::string code;
   json::Array images, kernels;
   for (auto image : module.getOps<gpu::GPUModuleOp>()) {

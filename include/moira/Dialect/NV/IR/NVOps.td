@@ -68,6 +68,12 @@ def NV_ProcessorsOp : NV_Op<"processors", [Pure]> {
   let assemblyFormat = "attr-dict";
 }
 
+def NV_ArchitectureOp : NV_Op<"architecture", [Pure]> {
+  let summary = "architecture of the device: 80, 90";
+  let results = (outs Index:$number);
+  let assemblyFormat = "attr-dict";
+}
+
 def NV_TensorMapOp : NV_Op<"tensor_map", [Pure]> {
   let summary = "encode a box view of a memref";
   let description = [{
