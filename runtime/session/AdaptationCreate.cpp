@@ -289,6 +289,8 @@ Adaptation::create(const Manifest &manifest, int entry,
     layer.programs.resize(groups.ranks);
   }
   made->wanted.selection.joint = spec.layers.size() > 1;
+  if (manifest.device)
+    made->wanted.maxShadows = 0; // a device has none yet
   MOIRA_RETURN_IF_ERROR(made->makeSpace());
   if (options.selection.lag == 0)
     MOIRA_RETURN_IF_ERROR(made->keepFixed());
