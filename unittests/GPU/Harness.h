@@ -14,6 +14,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ class LoadedObject;
 }
 
 namespace moira::test {
+
+/// Changes kernels after they were built.
+using Edit = std::function<void(mlir::gpu::GPUModuleOp)>;
 
 /// A context with all dialects of the project; its diagnostics go to `errors`.
 class GPUContext {
