@@ -7,7 +7,7 @@
 #define MOIRA_UNITTESTS_GPU_HARNESS_H
 
 #include "device/Device.h"
-#include "moira/emulator_abi.h"
+#include "moira/JIT/EmulatedKernels.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -18,10 +18,6 @@
 #include <memory>
 #include <string>
 #include <vector>
-
-namespace moira {
-class LoadedObject;
-}
 
 namespace moira::test {
 
@@ -42,7 +38,6 @@ private:
 /// Host code of a GPU module.
 class EmulatedImage {
 public:
-  ~EmulatedImage();
   /// Lowers and compiles the GPU module `name`, all that `module` holds, which
   /// is used up. Null, and a failed expectation, when that is not possible.
   static std::unique_ptr<EmulatedImage>
@@ -50,7 +45,7 @@ public:
   const moira_emu_module *description = nullptr;
 
 private:
-  std::shared_ptr<LoadedObject> object;
+  std::unique_ptr<EmulatedKernels> kernels;
 };
 
 /// Compiles textual IR: a module with a gpu.module called "kernels".
