@@ -150,7 +150,8 @@ void moira::test::buildGate(const GateCase &gate, mlir::gpu::GPUModuleOp module,
 
 void moira::test::expectReference(const GateCase &gate,
                                   llvm::ArrayRef<uint64_t> seeds,
-                                  const Edit &edit) {
+                                  const Edit &edit,
+                                  emulator::Counters *counters) {
   moe::GateKernel kernel;
   reference::Router router;
   RoutingRun run([&](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &b) {
@@ -190,6 +191,8 @@ void moira::test::expectReference(const GateCase &gate,
         arguments.push_back(KernelArgument::of(in.threshold));
       run.run(*device, "gate", arguments, kernel.sharedBytes(), blocks);
     }
+    if (counters)
+      *counters = device->takeReport().counters;
     std::vector<int32_t> gotIds = ids.values<int32_t>();
     std::vector<float> gotWeights = weights.values<float>();
     for (int64_t i = 0; i < in.T * in.K; ++i) {

@@ -24,9 +24,11 @@ void buildGate(const GateCase &gate, mlir::gpu::GPUModuleOp module,
                mlir::OpBuilder &b, mlir::moe::GateKernel &kernel);
 
 /// Runs them with all checks, once per seed, and expects the ids and the bits
-/// of the weights that the reference interpreter gives.
+/// of the weights that the reference interpreter gives. `counters`: what the
+/// last run did.
 void expectReference(const GateCase &gate, llvm::ArrayRef<uint64_t> seeds,
-                     const Edit &edit = {});
+                     const Edit &edit = {},
+                     emulator::Counters *counters = nullptr);
 
 } // namespace moira::test
 
