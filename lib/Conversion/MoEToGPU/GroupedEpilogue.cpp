@@ -30,9 +30,7 @@ public:
                                Value hasSecond) {
     Value address = b.at(base, b.mul(index, bytesOf(type)));
     if (columns % 2 == 0 && bytesOf(type) == 2) {
-      Value both = b.load(address, b.i32);
-      Value high = b.shiftRight(both, 16);
-      return {fromBits(both, type), fromBits(high, type)};
+      return unpack(b.load(address, b.i32), type);
     }
     Value first = b.load(address, type);
     if (!hasSecond)
@@ -68,6 +66,9 @@ public:
       storeSecond();
   }
 
+  std::pair<Value, Value> unpack(Value word, Type type) {
+    return {fromBits(word, type), fromBits(b.shiftRight(word, 16), type)};
+  }
   /// Two values of 16 bits as a word, the first in its lower half.
   Value pack(Value first, Value second) {
     Value high = b.make<arith::ExtUIOp>(b.i32, toBits(second));
@@ -154,7 +155,10 @@ private:
   using Pair = std::pair<Value, Value>;
   void findRow(int64_t i, int64_t h);
   SmallVector<Value> loadScalars();
-  Pair compute(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars);
+  /// `loaded`: the words of the elements, null for those that are not loaded.
+  Pair compute(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars,
+               ArrayRef<Value> loaded);
+  SmallVector<Value> loadFour(Value base, Value isInside, Value index);
   void storePair(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars);
   void storeFour(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars);
   SmallVector<Value> exchange(ArrayRef<Value> words);
@@ -202,25 +206,32 @@ SmallVector<Value> ResultWriter::loadScalars() {
 
 /// Two neighbours of the result.
 ResultWriter::Pair ResultWriter::compute(int64_t i, int64_t h, int64_t j,
-                                         ArrayRef<Value> scalars) {
+                                         ArrayRef<Value> scalars,
+                                         ArrayRef<Value> loaded) {
   Value column = columnOf(j);
   SmallVector<Value> first, second;
   for (int64_t w = 0; w < kernel.weights; ++w) {
     first.push_back(fragment.sum(w, i, j, 2 * h));
     second.push_back(fragment.sum(w, i, j, 2 * h + 1));
   }
-  auto load = [&](ArrayRef<Value> bases, ArrayRef<Type> types, Value index) {
-    for (auto [base, type] : llvm::zip(bases, types)) {
-      auto [x, y] = access.load(base, index, type, hasSecond(column));
-      first.push_back(x);
-      second.push_back(y);
-    }
+  auto add = [&](Pair pair) {
+    first.push_back(pair.first);
+    second.push_back(pair.second);
   };
   Value wide = b.widen(column);
-  if (!operands.vectors.empty())
-    load(operands.vectors, kernel.vectors,
-         b.add(b.mul(b.widen(tile.expert), columns), wide));
-  load(operands.elements, kernel.elements, b.add(b.mul(row, columns), wide));
+  if (!operands.vectors.empty()) {
+    Value index = b.add(b.mul(b.widen(tile.expert), columns), wide);
+    for (auto [base, type] : llvm::zip(operands.vectors, kernel.vectors))
+      add(access.load(base, index, type, hasSecond(column)));
+  }
+  for (size_t e = 0; e < operands.elements.size(); ++e) {
+    Type type = kernel.elements[e];
+    if (e < loaded.size() && loaded[e])
+      add(access.unpack(loaded[e], type));
+    else
+      add(access.load(operands.elements[e], b.add(b.mul(row, columns), wide),
+                      type, hasSecond(column)));
+  }
   first.append(scalars.begin(), scalars.end());
   second.append(scalars.begin(), scalars.end());
   return {applyEpilogue(b, kernel, first), applyEpilogue(b, kernel, second)};
@@ -229,7 +240,7 @@ ResultWriter::Pair ResultWriter::compute(int64_t i, int64_t h, int64_t j,
 void ResultWriter::storePair(int64_t i, int64_t h, int64_t j,
                              ArrayRef<Value> scalars) {
   auto store = [&] {
-    auto [first, second] = compute(i, h, j, scalars);
+    auto [first, second] = compute(i, h, j, scalars, {});
     Value column = columnOf(j);
     access.store(operands.result, b.add(b.mul(row, columns), b.widen(column)),
                  first, second, hasSecond(column));
@@ -267,8 +278,36 @@ SmallVector<Value> ResultWriter::exchange(ArrayRef<Value> words) {
   return {low[0], low[1], high[0], high[1]};
 }
 
+/// Eight neighbours of 16 bits per lane, exchanged: a word of each tile.
+SmallVector<Value> ResultWriter::loadFour(Value base, Value isInside,
+                                          Value index) {
+  return exchange(b.choose(
+      isInside, SmallVector<Type>(4, b.i32),
+      [&] {
+        Value all =
+            b.load(b.at(base, b.mul(index, 2)), VectorType::get({4}, b.i32));
+        SmallVector<Value> words;
+        for (int64_t t = 0; t < 4; ++t)
+          words.push_back(b.make<LLVM::ExtractElementOp>(all, b.number(t)));
+        return words;
+      },
+      [&] { return SmallVector<Value>(4, b.number(0)); }));
+}
+
 void ResultWriter::storeFour(int64_t i, int64_t h, int64_t j,
                              ArrayRef<Value> scalars) {
+  // What this lane reads and writes: all of one tile's columns.
+  Value column =
+      b.add(b.add(b.sub(firstColumn, b.mul(b.rem(lane, 4), 2)), 8 * j),
+            b.mul(b.rem(lane, 4), 8));
+  Value isOwnInside = exists;
+  if (hasEdge)
+    isOwnInside = b.bitAnd(exists, b.compare(Predicate::slt, column, columns));
+  Value index = b.add(b.mul(row, columns), b.widen(column));
+  SmallVector<SmallVector<Value>> elements;
+  for (auto [base, type] : llvm::zip(operands.elements, kernel.elements))
+    elements.push_back(bytesOf(type) == 2 ? loadFour(base, isOwnInside, index)
+                                          : SmallVector<Value>(4));
   SmallVector<Value> words;
   for (int64_t t = 0; t < 4; ++t) {
     Value isInside = exists;
@@ -278,24 +317,20 @@ void ResultWriter::storeFour(int64_t i, int64_t h, int64_t j,
     words.append(b.choose(
         isInside, {b.i32},
         [&]() -> SmallVector<Value> {
-          auto [first, second] = compute(i, h, j + t, scalars);
+          SmallVector<Value> loaded;
+          for (ArrayRef<Value> four : elements)
+            loaded.push_back(four[t]);
+          auto [first, second] = compute(i, h, j + t, scalars, loaded);
           return {access.pack(first, second)};
         },
         [&]() -> SmallVector<Value> { return {b.number(0)}; }));
   }
   // All lanes of the warp, whether they have a row or not.
   words = exchange(words);
-  Value column =
-      b.add(b.add(b.sub(firstColumn, b.mul(b.rem(lane, 4), 2)), 8 * j),
-            b.mul(b.rem(lane, 4), 8));
-  Value isInside = exists;
-  if (hasEdge)
-    isInside = b.bitAnd(exists, b.compare(Predicate::slt, column, columns));
-  b.when(isInside, [&] {
+  b.when(isOwnInside, [&] {
     Value all = b.make<LLVM::PoisonOp>(VectorType::get({4}, b.i32));
     for (int64_t t = 0; t < 4; ++t)
       all = b.make<LLVM::InsertElementOp>(all, words[t], b.number(t));
-    Value index = b.add(b.mul(row, columns), b.widen(column));
     b.store(all, b.at(operands.result, b.mul(index, 2)));
   });
 }
