@@ -66,9 +66,9 @@ void moira::emulator::load(void *at, int32_t bytes, int32_t space,
   Machine::current().access(at, bytes, space, AccessKind::Read, site);
 }
 
-void moira::emulator::store(void *at, int32_t bytes, int32_t space,
-                            int32_t site) {
-  Machine::current().access(at, bytes, space, AccessKind::Write, site);
+void moira::emulator::store(void *at, const void *value, int32_t bytes,
+                            int32_t space, int32_t site) {
+  Machine::current().access(at, bytes, space, AccessKind::Write, site, value);
 }
 
 void moira::emulator::atomic(void *at, int32_t bytes, int32_t space,

@@ -2,6 +2,7 @@
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "emulator/Machine.h"
+#include <cstring>
 
 using namespace moira;
 using namespace moira::emulator;
@@ -130,7 +131,7 @@ void Machine::accessGlobal(const void *at, int64_t bytes,
 }
 
 void Machine::access(void *at, int64_t bytes, int32_t space, AccessKind kind,
-                     int32_t site) {
+                     int32_t site, const void *value) {
   if (!checks().any())
     return;
   bool isShared = inShared(at);
@@ -145,8 +146,12 @@ void Machine::access(void *at, int64_t bytes, int32_t space, AccessKind kind,
                  isShared ? sharedOffset(at) : reinterpret_cast<int64_t>(at),
                  int(bytes));
   Access one = makeAccess(kind, site);
-  if (!isShared)
+  if (!isShared) {
+    if (checks().bounds && plan->regions)
+      checkGlobal(at, bytes, site, what);
+    one.isSameValue = value && races() && memcmp(at, value, bytes) == 0;
     return accessGlobal(at, bytes, one);
+  }
   int64_t offset = sharedOffset(at);
   checkShared(offset, bytes, site, what);
   if (checks().sync && mbarriers.count(offset & ~int64_t(7)))
@@ -154,5 +159,6 @@ void Machine::access(void *at, int64_t bytes, int32_t space, AccessKind kind,
          "expected operations of mbarriers on the mbarrier at "
          "shared+",
          offset & ~int64_t(7), ", got an ordinary access");
+  one.isSameValue = value && races() && memcmp(at, value, bytes) == 0;
   accessShared(offset, bytes, one);
 }

@@ -19,6 +19,15 @@ static bool isUnordered(const LastAccess &last, const Access &access) {
          access.knowledge->seen[last.actor] < last.clock;
 }
 
+/// Lanes of a warp that store the same value by one instruction: who wins is
+/// undefined, that one does is not, and it does not matter.
+static bool isOneStore(const Cell &cell, const Access &access) {
+  return access.kind == AccessKind::Write && access.isSameValue &&
+         !access.engine && !cell.engineWrote &&
+         cell.write.site == access.site && cell.write.block == access.block &&
+         cell.write.actor / 32 == access.actor / 32;
+}
+
 static Conflict conflictWith(const LastAccess &last, bool writes,
                              Conflict::Kind kind = Conflict::Order) {
   return {kind, writes, last.actor, last.site, last.block};
@@ -68,7 +77,7 @@ Conflict CellMap::findReader(const Cell &cell, uint64_t index,
 Conflict CellMap::access(Cell &cell, uint64_t index, const Access &access) {
   const Knowledge &known = *access.knowledge;
   Conflict found;
-  if (isUnordered(cell.write, access))
+  if (isUnordered(cell.write, access) && !isOneStore(cell, access))
     found = conflictWith(cell.write, true);
   else if (access.engine && cell.write.actor != LastAccess::nobody &&
            !cell.engineWrote &&

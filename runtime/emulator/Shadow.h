@@ -68,6 +68,8 @@ struct Access {
   int32_t site;
   int32_t block; ///< of the grid
   const Knowledge *knowledge;
+  /// A store of what stands there already.
+  bool isSameValue = false;
 };
 
 /// The other side of a conflict.

@@ -31,6 +31,7 @@ ROOMS = {
                             "Conversion/MoEToCPU/", "abi.h"],
     "Conversion/MoEToGPU": ["Dialect/", "Conversion/Passes.",
                             "Conversion/MoEToGPU/", "abi.h"],
+    "Conversion/LLVMToNVVM": ["Conversion/Passes.", "Conversion/LLVMToNVVM/"],
     "Conversion/NVVMToEmulator": ["Conversion/Passes.",
                                   "Conversion/NVVMToEmulator/",
                                   "emulator_abi.h"],
@@ -43,8 +44,9 @@ ROOMS = {
                   "Variants/", "Conversion/", "Target/", "Pipelines/"],
     # The JIT is a session of the runtime over freshly compiled code, so it
     # stands on both halves.
-    "JIT": ["Dialect/MoE/IR/", "Dialect/MoE/Utils/", "Variants/", "Pipelines/",
-            "Target/", "JIT/", "jit.h", "abi.h", "runtime.h"],
+    "JIT": ["Dialect/MoE/IR/", "Dialect/MoE/Utils/", "Conversion/Passes.",
+            "Variants/", "Pipelines/", "Target/", "JIT/", "jit.h", "abi.h",
+            "emulator_abi.h", "runtime.h"],
     "jit.h": ["Pipelines/", "Target/", "runtime.h"],
 }
 # Folders of the runtime that the compiler may use, and who may.

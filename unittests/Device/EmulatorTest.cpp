@@ -38,7 +38,7 @@ static void reduce(void **arguments) {
   bool waits = *static_cast<int32_t *>(arguments[1]) != 0;
   int32_t *cells = static_cast<int32_t *>(calls::shared_address()(0));
   int32_t self = threadNumber();
-  calls::store()(cells + self, 4, MOIRA_EMU_SHARED, 1);
+  calls::store()(cells + self, nullptr, 4, MOIRA_EMU_SHARED, 1);
   cells[self] = self;
   if (waits)
     calls::barrier()(0, 0, 2);
@@ -49,7 +49,7 @@ static void reduce(void **arguments) {
     calls::load()(cells + i, 4, MOIRA_EMU_SHARED, 3);
     sum += cells[i];
   }
-  calls::store()(out + blockNumber(), 8, MOIRA_EMU_GLOBAL, 4);
+  calls::store()(out + blockNumber(), nullptr, 8, MOIRA_EMU_GLOBAL, 4);
   out[blockNumber()] = sum;
 }
 

@@ -187,6 +187,26 @@ TEST(FaultTest, blocksThatWriteTheSame) {
   EXPECT_EQ(atomic.run<int32_t>(1).front(), -1 + 5 * 32);
 }
 
+/// Lanes of a warp that store the same value to one place are one store;
+/// different values, or another warp's, are a race.
+TEST(FaultTest, storesOfOneValue) {
+  for (bool isSame : {true, false})
+    for (int32_t threads : {32, 64}) {
+      TextKernel kernel(std::string(R"(
+        %i = nvvm.read.ptx.sreg.tid.x : i32
+        %c32 = llvm.mlir.constant(32 : i32) : i32
+        %x = llvm.)") + (isSame ? "udiv" : "urem") +
+                        R"( %i, %c32 : i32
+        llvm.store %x, %p0 : i32, !llvm.ptr<1>
+      )");
+      kernel.threads = threads;
+      if (isSame && threads == 32)
+        EXPECT_EQ(kernel.run<int32_t>(1)[0], 0);
+      else
+        kernel.expectFault(FaultKind::Race, "llvm.store writes");
+    }
+}
+
 TEST(FaultTest, copiesThatNobodyWaitsFor) {
   TextKernel kernel(R"(
     %s = llvm.mlir.addressof @s : !llvm.ptr<3>

@@ -126,7 +126,6 @@ static GroupedKernel describe(const GroupedCase &grouped,
     kernel.scalars = {b.getF32Type()};
   }
   kernel.schedule = grouped.schedule;
-  kernel.mutation = grouped.mutation;
   return kernel;
 }
 
@@ -150,6 +149,8 @@ moira::test::buildCase(GPUContext &context, const GroupedCase &grouped,
     return module;
   }
   mlir::moe::buildGroupedKernel(gpuModule, kernel);
+  if (grouped.edit)
+    grouped.edit(gpuModule);
   if (sharedBytes)
     *sharedBytes = kernel.sharedBytes();
   return module;

@@ -29,7 +29,7 @@ struct GroupedCase {
   bool integers = true; ///< small ones: every order of sums is exact
   uint32_t seed = 1;
   mlir::moe::GPUSchedule schedule;
-  mlir::moe::GPUMutation mutation = mlir::moe::GPUMutation::None;
+  Edit edit = {};
 };
 
 /// One case, compiled for the emulated device, with its inputs and answer.

@@ -208,6 +208,46 @@ TEST(GroupedCpAsyncTest, transposedOdd) {
   check(grouped);
 }
 
+/// Tiles of 16 rows, for a few rows per expert.
+TEST(GroupedCpAsyncTest, decode) {
+  for (const GPUSchedule &schedule :
+       {cpAsync(16, 128, 64, 4, 1, 4), cpAsync(16, 64, 64, 4, 1, 4),
+        cpAsync(16, 64, 32, 3, 1, 2)}) {
+    GroupedCase grouped;
+    grouped.schedule = schedule;
+    grouped.sizes = {1, 0, 16, 3, 17};
+    grouped.k = 136;
+    check(grouped);
+    grouped.transposed = true;
+    grouped.integers = false;
+    check(grouped);
+    if (schedule.tileN > 64)
+      continue;
+    grouped.transposed = false;
+    grouped.gather = grouped.bias = grouped.fullEpilogue = true;
+    grouped.weights = 2;
+    check(grouped);
+  }
+}
+
+/// Results of 16 bits leave as whole sectors, and nothing is read twice.
+TEST_P(GroupedStyleTest, touchesNoSectorInVain) {
+  for (bool hasWideResult : {false, true}) {
+    GroupedCase grouped = base();
+    grouped.sizes = {70, 0, 133, 1};
+    grouped.n = 192;
+    grouped.k = 128;
+    grouped.f32Result = hasWideResult;
+    GroupedRun run(grouped);
+    EmulatedOptions options;
+    options.checks = emulator::Checks::all();
+    Status status = run.run(options);
+    ASSERT_TRUE(status.ok()) << status.message;
+    EXPECT_EQ(run.report.counters.sectors, run.report.counters.neededSectors);
+    EXPECT_EQ(run.report.counters.bankConflicts, 0u);
+  }
+}
+
 TEST(GroupedCpAsyncTest, schedules) {
   for (const GPUSchedule &schedule :
        {cpAsync(128, 128, 32, 4), cpAsync(128, 128, 64, 2),

@@ -3,17 +3,13 @@
 
 #include "GPU/Harness.h"
 
-#include "LoadedObject.h"
 #include "moira/Conversion/Passes.h"
 #include "moira/Pipelines/Pipelines.h"
-#include "moira/Target/HostTarget.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/Module.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <gtest/gtest.h>
@@ -46,44 +42,16 @@ bool moira::test::lowerGPUModules(mlir::ModuleOp module) {
   return mlir::succeeded(manager.run(module));
 }
 
-EmulatedImage::~EmulatedImage() = default;
-
 std::unique_ptr<EmulatedImage> EmulatedImage::compile(mlir::ModuleOp module,
                                                       const std::string &name) {
-  mlir::PassManager manager(module.getContext());
-  manager.addPass(mlir::moe::createEmulateNVVMPass());
-  if (!lowerGPUModules(module) || mlir::failed(manager.run(module))) {
-    ADD_FAILURE() << "expected a module that lowers";
+  auto kernels = EmulatedKernels::compile(module, name);
+  if (!kernels) {
+    ADD_FAILURE() << llvm::toString(kernels.takeError());
     return nullptr;
   }
-  auto check = [](llvm::Error error) {
-    if (!error)
-      return true;
-    ADD_FAILURE() << llvm::toString(std::move(error));
-    return false;
-  };
-  llvm::Expected<HostProcessor> processor = resolveProcessor("host");
-  if (!check(processor.takeError()))
-    return nullptr;
-  auto machine = HostTarget::create(*processor, 2);
-  if (!check(machine.takeError()))
-    return nullptr;
-  llvm::LLVMContext context;
-  auto translated = (*machine)->translate(module, context);
-  if (!check(translated.takeError()))
-    return nullptr;
-  std::string symbol = MOIRA_EMU_MODULE_PREFIX + name;
-  (*machine)->optimize(**translated, {symbol});
-  auto object = (*machine)->emit(**translated, HostTarget::Output::Object);
-  if (!check(object.takeError()))
-    return nullptr;
-  auto loaded = LoadedObject::load(std::move(*object), {symbol});
-  if (!check(loaded.takeError()))
-    return nullptr;
   auto image = std::make_unique<EmulatedImage>();
-  image->object = *loaded;
-  image->description =
-      static_cast<const moira_emu_module *>((*loaded)->find(symbol));
+  image->kernels = std::move(*kernels);
+  image->description = image->kernels->description;
   return image;
 }
 

@@ -7,22 +7,22 @@
 #define MOIRA_UNITTESTS_GPU_HARNESS_H
 
 #include "device/Device.h"
-#include "moira/emulator_abi.h"
+#include "moira/JIT/EmulatedKernels.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-namespace moira {
-class LoadedObject;
-}
-
 namespace moira::test {
+
+/// Changes kernels after they were built.
+using Edit = std::function<void(mlir::gpu::GPUModuleOp)>;
 
 /// A context with all dialects of the project; its diagnostics go to `errors`.
 class GPUContext {
@@ -38,7 +38,6 @@ private:
 /// Host code of a GPU module.
 class EmulatedImage {
 public:
-  ~EmulatedImage();
   /// Lowers and compiles the GPU module `name`, all that `module` holds, which
   /// is used up. Null, and a failed expectation, when that is not possible.
   static std::unique_ptr<EmulatedImage>
@@ -46,7 +45,7 @@ public:
   const moira_emu_module *description = nullptr;
 
 private:
-  std::shared_ptr<LoadedObject> object;
+  std::unique_ptr<EmulatedKernels> kernels;
 };
 
 /// Compiles textual IR: a module with a gpu.module called "kernels".

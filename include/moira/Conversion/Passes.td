@@ -264,10 +264,8 @@ def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
   let summary = "turn moe ops into GPU kernels and launches";
   let description = [{
     Ops in buffer form, on memrefs of device memory, become kernels in the module
-    `@moira_gpu` and `moira_nv.launch` ops: `grouped_matmul`, `gate`, `count`, `assign`,
-    `sources`, `dispatch` and `combine`. `gate` chooses by token, without groups, mask
-    or run-time options; `assign` knows the orders without priorities and one token
-    block.
+    `@moira_gpu` and `moira_nv.launch` ops: `grouped_matmul`, `gate`, `noise`, `count`,
+    `assign`, `sources`, `dispatch` and `combine`, with all their options.
 
     A `moe.grouped_matmul` runs on as many blocks as the device has
     multiprocessors. Rows and weights are of bf16 or f16; the
@@ -276,9 +274,10 @@ def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
 
     The attribute `moira_nv.schedule` of the op says how the kernel is cut;
     without it the pass takes the first of its schedules that the architecture
-    and the shapes allow. What has no kernel is an error that names the op; with
-    `fallback` it stays, with a missed-optimization remark that says why, for
-    loops that `moe-outline-kernels` makes kernels of.
+    and the shapes allow. In a function with `moe.row_class = #moe<row_class
+    decode>` these begin with tiles of 16 rows. What has no kernel is an error that
+    names the op; with `fallback` it stays, with a missed-optimization remark that
+    says why, for loops that `moe-outline-kernels` makes kernels of.
 
     For both architectures products that the later one does better get a kernel of
     their own in `@moira_gpu_sm_90a`, and the host chooses by
@@ -377,6 +376,30 @@ def LowerGPUModulePass
 //===----------------------------------------------------------------------===//
 // NVVMToEmulator
 //===----------------------------------------------------------------------===//
+
+def RaiseNVVMPass : Pass<"moe-raise-nvvm", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "bring kernels of other compilers to the NVVM dialect";
+  let description = [{
+    Takes a `gpu.module` whose functions were imported from LLVM IR for NVIDIA
+    GPUs (Triton's, clang's) and replaces calls of intrinsics `llvm.nvvm.*` and
+    inline PTX by ops of the NVVM and LLVM dialects, for `moe-emulate-nvvm`.
+    Functions with the calling convention of kernels become kernels. Registers of
+    PTX become places in the thread's frame and predicates branches.
+    Approximations (`ex2.approx`, `div.full`) become the functions themselves.
+
+    What it does not know is an error that names the intrinsic or instruction.
+
+    ```mlir
+    %v = llvm.inline_asm has_side_effects
+        "mov.u32 $0, 0x0; @$2 ld.global.b32 { $0 }, [ $1 + 0 ];", "=r,l,b" %p, %is
+        : (!llvm.ptr<1>, i1) -> i32
+    ```
+
+    becomes a load behind a branch.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+}
 
 def EmulateNVVMPass : Pass<"moe-emulate-nvvm", "::mlir::ModuleOp"> {
   let summary = "make host code of GPU kernels, for the emulated device";

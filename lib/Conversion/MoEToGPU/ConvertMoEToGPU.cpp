@@ -16,6 +16,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 
 namespace mlir::moe {
 #define GEN_PASS_DEF_CONVERTMOETOGPUPASS
@@ -106,6 +107,15 @@ static LogicalResult describe(GroupedMatmulOp op, GroupedKernel &kernel) {
   return success();
 }
 
+/// Whether the op's function is the variant for a few rows per expert.
+static bool isDecode(GroupedMatmulOp op) {
+  auto function = op->getParentOfType<FunctionOpInterface>();
+  auto rowClass = function
+                      ? function->getAttrOfType<RowClassAttr>("moe.row_class")
+                      : nullptr;
+  return rowClass && rowClass.getValue() == RowClass::Decode;
+}
+
 /// The first schedule of those that suit the architecture and the kernel.
 static LogicalResult chooseSchedule(GroupedMatmulOp op, GroupedKernel &kernel,
                                     bool hasWarpgroups) {
@@ -118,6 +128,12 @@ static LogicalResult chooseSchedule(GroupedMatmulOp op, GroupedKernel &kernel,
     return checkKernel(kernel, report);
   }
   SmallVector<GPUSchedule> candidates;
+  // Weights are most of the work: deep tiles of them, and no rows but those of
+  // one product.
+  if (isDecode(op) && !kernel.contraction) {
+    candidates.push_back({GPUStyle::CpAsync, 16, 128, 64, 4, 1, 4});
+    candidates.push_back({GPUStyle::CpAsync, 16, 64, 64, 4, 1, 4});
+  }
   if (hasWarpgroups) {
     int64_t wide = 256 / kernel.weights / 64 * 64;
     if (wide)

@@ -341,8 +341,7 @@ SmallVector<Value> CpAsyncKernel::multiply(Value stage, ValueRange start) {
 void CpAsyncKernel::emitTile(const Tile &tile) {
   // 1. The last tile's stages are read by all warps before they are copied
   // over.
-  if (kernel.mutation != GPUMutation::TileBarrier)
-    b.barrier();
+  b.barrier();
   if (kernel.contraction) {
     endStep = b.sub(tile.endRow, tile.firstRow);
     steps = b.ceilDiv(endStep, s.tileK);
@@ -369,11 +368,8 @@ void CpAsyncKernel::emitTile(const Tile &tile) {
           sums[sumIndex(w, i, j, v)] = starts[w][j][v % 2];
   sums = b.loop(steps, sums, [&](Value step, ValueRange now) {
     uint32_t left = s.stages - 2;
-    if (kernel.mutation == GPUMutation::LaxWait)
-      ++left;
     b.makeHere<NVVM::CpAsyncWaitGroupOp>(__FILE__, __LINE__, left);
-    if (kernel.mutation != GPUMutation::LoopBarrier)
-      b.barrier();
+    b.barrier();
     Value ahead = b.add(step, s.stages - 1);
     copyStage(ahead, b.rem(ahead, s.stages));
     return multiply(b.rem(step, s.stages), now);

@@ -52,8 +52,7 @@ LLVM::LLVMFuncOp moe::buildExpertScoresKernel(gpu::GPUModuleOp module,
       b.store(b.select(gate.isDead(key), gate.real(0), value),
               gate.place(weights, token, kernel.experts, expert));
     });
-    // Before the next token's values are written.
-    gate.sync();
+    // No lane reads what others wrote after the last exchange of the scores.
   });
 }
 

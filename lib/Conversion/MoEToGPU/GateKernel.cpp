@@ -60,6 +60,10 @@ private:
   /// The ids that this lane got, and whether its choice has a weight.
   std::pair<Value, Value> chooseIds(Value token);
 
+  bool isGrouped() const {
+    return !given.replay && kernel.router.getGroups() > kernel.router.getKeep();
+  }
+
   const GateKernel &kernel;
   GateBuilder gate;
   KernelBuilder &b;
@@ -70,7 +74,7 @@ private:
 std::pair<Value, Value> TokenGate::chooseIds(Value token) {
   Value hasChoice = b.compare(Predicate::slt, gate.lane, kernel.choices);
   if (!given.replay) {
-    if (kernel.router.getGroups() > kernel.router.getKeep())
+    if (isGrouped())
       gate.maskGroups();
     auto [id, key] = gate.select();
     Value isAlive =
@@ -100,8 +104,9 @@ SmallVector<Value> TokenGate::choose(Value token) {
     id = b.select(isUsed, id, none);
     isAlive = b.bitAnd(isAlive, isUsed);
   }
-  // Values are read by other lanes than wrote them.
-  gate.sync();
+  // Values are read by other lanes than wrote them; groups have synchronised.
+  if (!isGrouped())
+    gate.sync();
   Value weight = gate.weigh(id, isAlive);
   auto keepIf = [&](Value isUsed) {
     id = b.select(isUsed, id, none);

@@ -30,9 +30,7 @@ public:
                                Value hasSecond) {
     Value address = b.at(base, b.mul(index, bytesOf(type)));
     if (columns % 2 == 0 && bytesOf(type) == 2) {
-      Value both = b.load(address, b.i32);
-      Value high = b.shiftRight(both, 16);
-      return {fromBits(both, type), fromBits(high, type)};
+      return unpack(b.load(address, b.i32), type);
     }
     Value first = b.load(address, type);
     if (!hasSecond)
@@ -50,13 +48,8 @@ public:
              Value hasSecond) {
     Type type = first.getType();
     Value address = b.at(base, b.mul(index, bytesOf(type)));
-    if (columns % 2 == 0 && bytesOf(type) == 2) {
-      Value high = b.make<arith::ExtUIOp>(b.i32, toBits(second));
-      high = b.make<arith::ShLIOp>(high, b.number(16));
-      b.store(b.bitOr(b.make<arith::ExtUIOp>(b.i32, toBits(first)), high),
-              address);
-      return;
-    }
+    if (columns % 2 == 0 && bytesOf(type) == 2)
+      return b.store(pack(first, second), address);
     if (columns % 2 == 0) {
       auto pair = VectorType::get({2}, type);
       Value both = b.make<LLVM::PoisonOp>(pair);
@@ -71,6 +64,16 @@ public:
       b.when(hasSecond, storeSecond);
     else
       storeSecond();
+  }
+
+  std::pair<Value, Value> unpack(Value word, Type type) {
+    return {fromBits(word, type), fromBits(b.shiftRight(word, 16), type)};
+  }
+  /// Two values of 16 bits as a word, the first in its lower half.
+  Value pack(Value first, Value second) {
+    Value high = b.make<arith::ExtUIOp>(b.i32, toBits(second));
+    high = b.make<arith::ShLIOp>(high, b.number(16));
+    return b.bitOr(b.make<arith::ExtUIOp>(b.i32, toBits(first)), high);
   }
 
 private:
@@ -130,74 +133,240 @@ mlir::moe::detail::emitStarts(KernelBuilder &b, const GroupedKernel &kernel,
   return starts;
 }
 
+namespace {
+/// The epilogue and the stores of one tile. Where it can, a row's results of 16
+/// bits leave as 16 bytes per lane: four lanes have two neighbours each of four
+/// columns of tiles, and exchange them so that each has one tile's eight.
+class ResultWriter {
+public:
+  ResultWriter(KernelBuilder &b, const GroupedKernel &kernel,
+               const KernelOperands &operands, const Tile &tile,
+               const Fragment &fragment)
+      : b(b), kernel(kernel), operands(operands), tile(tile),
+        fragment(fragment), columns(kernel.contraction ? kernel.k : kernel.n),
+        hasEdge(columns % kernel.schedule.tileN != 0), access(b, columns),
+        firstColumn(b.add(tile.column, fragment.column)) {
+    isWide = bytesOf(kernel.result) == 2 && columns % 8 == 0;
+    lane = b.rem(b.thread(), 32);
+  }
+  void write();
+
+private:
+  using Pair = std::pair<Value, Value>;
+  void findRow(int64_t i, int64_t h);
+  SmallVector<Value> loadScalars();
+  /// `loaded`: the words of the elements, null for those that are not loaded.
+  Pair compute(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars,
+               ArrayRef<Value> loaded);
+  SmallVector<Value> loadFour(Value base, Value isInside, Value index);
+  void storePair(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars);
+  void storeFour(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars);
+  SmallVector<Value> exchange(ArrayRef<Value> words);
+  Value columnOf(int64_t j) { return b.add(firstColumn, 8 * j); }
+  /// Whether a pair has a second element: where rows are of odd length.
+  Value hasSecond(Value column) {
+    return hasEdge && columns % 2
+               ? b.compare(Predicate::slt, column, columns - 1)
+               : Value();
+  }
+
+  KernelBuilder &b;
+  const GroupedKernel &kernel;
+  const KernelOperands &operands;
+  const Tile &tile;
+  const Fragment &fragment;
+  int64_t columns;
+  bool hasEdge, isWide;
+  PairAccess access;
+  Value firstColumn, lane;
+  /// Of the 8 rows that are written: this lane's, and whether it exists.
+  Value row, exists;
+};
+} // namespace
+
+void ResultWriter::findRow(int64_t i, int64_t h) {
+  Value inTile = b.add(fragment.rows[i], 8 * h);
+  if (kernel.contraction) {
+    Value at = b.add(tile.resultRow, inTile);
+    exists = b.compare(Predicate::slt, at, kernel.n);
+    row = b.add(b.mul(b.widen(tile.expert), kernel.n), b.widen(at));
+    return;
+  }
+  Value at = b.add(tile.firstRow, inTile);
+  exists = b.compare(Predicate::slt, at, tile.endRow);
+  row = b.widen(at);
+}
+
+SmallVector<Value> ResultWriter::loadScalars() {
+  SmallVector<Value> scalars;
+  for (auto [base, type] : llvm::zip(operands.scalars, kernel.scalars))
+    scalars.push_back(b.load(b.at(base, b.mul(row, bytesOf(type))), type));
+  return scalars;
+}
+
+/// Two neighbours of the result.
+ResultWriter::Pair ResultWriter::compute(int64_t i, int64_t h, int64_t j,
+                                         ArrayRef<Value> scalars,
+                                         ArrayRef<Value> loaded) {
+  Value column = columnOf(j);
+  SmallVector<Value> first, second;
+  for (int64_t w = 0; w < kernel.weights; ++w) {
+    first.push_back(fragment.sum(w, i, j, 2 * h));
+    second.push_back(fragment.sum(w, i, j, 2 * h + 1));
+  }
+  auto add = [&](Pair pair) {
+    first.push_back(pair.first);
+    second.push_back(pair.second);
+  };
+  Value wide = b.widen(column);
+  if (!operands.vectors.empty()) {
+    Value index = b.add(b.mul(b.widen(tile.expert), columns), wide);
+    for (auto [base, type] : llvm::zip(operands.vectors, kernel.vectors))
+      add(access.load(base, index, type, hasSecond(column)));
+  }
+  for (size_t e = 0; e < operands.elements.size(); ++e) {
+    Type type = kernel.elements[e];
+    if (e < loaded.size() && loaded[e])
+      add(access.unpack(loaded[e], type));
+    else
+      add(access.load(operands.elements[e], b.add(b.mul(row, columns), wide),
+                      type, hasSecond(column)));
+  }
+  first.append(scalars.begin(), scalars.end());
+  second.append(scalars.begin(), scalars.end());
+  return {applyEpilogue(b, kernel, first), applyEpilogue(b, kernel, second)};
+}
+
+void ResultWriter::storePair(int64_t i, int64_t h, int64_t j,
+                             ArrayRef<Value> scalars) {
+  auto store = [&] {
+    auto [first, second] = compute(i, h, j, scalars, {});
+    Value column = columnOf(j);
+    access.store(operands.result, b.add(b.mul(row, columns), b.widen(column)),
+                 first, second, hasSecond(column));
+  };
+  if (hasEdge)
+    b.when(b.compare(Predicate::slt, columnOf(j), columns), store);
+  else
+    store();
+}
+
+/// Transposes four words of four neighbouring lanes: lane q gets the q-th of
+/// each, in the order of lanes.
+SmallVector<Value> ResultWriter::exchange(ArrayRef<Value> words) {
+  auto swap = [&](Value value, int64_t distance) -> Value {
+    return b.makeHere<NVVM::ShflOp>(__FILE__, __LINE__, b.i32, b.number(-1),
+                                    value, b.number(distance), b.number(31),
+                                    NVVM::ShflKind::bfly, UnitAttr());
+  };
+  auto isSet = [&](int64_t bit) {
+    return b.compare(Predicate::ne, b.bitAnd(lane, b.number(bit)), 0);
+  };
+  Value isOdd = isSet(1), isUpper = isSet(2);
+  SmallVector<Value> pairs;
+  for (int64_t t = 0; t < 4; t += 2) {
+    Value other = swap(b.select(isOdd, words[t], words[t + 1]), 1);
+    pairs.push_back(b.select(isOdd, other, words[t]));
+    pairs.push_back(b.select(isOdd, words[t + 1], other));
+  }
+  SmallVector<Value> low, high;
+  for (int64_t v = 0; v < 2; ++v) {
+    Value other = swap(b.select(isUpper, pairs[v], pairs[2 + v]), 2);
+    low.push_back(b.select(isUpper, other, pairs[v]));
+    high.push_back(b.select(isUpper, pairs[2 + v], other));
+  }
+  return {low[0], low[1], high[0], high[1]};
+}
+
+/// Eight neighbours of 16 bits per lane, exchanged: a word of each tile.
+SmallVector<Value> ResultWriter::loadFour(Value base, Value isInside,
+                                          Value index) {
+  return exchange(b.choose(
+      isInside, SmallVector<Type>(4, b.i32),
+      [&] {
+        Value all =
+            b.load(b.at(base, b.mul(index, 2)), VectorType::get({4}, b.i32));
+        SmallVector<Value> words;
+        for (int64_t t = 0; t < 4; ++t)
+          words.push_back(b.make<LLVM::ExtractElementOp>(all, b.number(t)));
+        return words;
+      },
+      [&] { return SmallVector<Value>(4, b.number(0)); }));
+}
+
+void ResultWriter::storeFour(int64_t i, int64_t h, int64_t j,
+                             ArrayRef<Value> scalars) {
+  // What this lane reads and writes: all of one tile's columns.
+  Value column =
+      b.add(b.add(b.sub(firstColumn, b.mul(b.rem(lane, 4), 2)), 8 * j),
+            b.mul(b.rem(lane, 4), 8));
+  Value isOwnInside = exists;
+  if (hasEdge)
+    isOwnInside = b.bitAnd(exists, b.compare(Predicate::slt, column, columns));
+  Value index = b.add(b.mul(row, columns), b.widen(column));
+  SmallVector<SmallVector<Value>> elements;
+  for (auto [base, type] : llvm::zip(operands.elements, kernel.elements))
+    elements.push_back(bytesOf(type) == 2 ? loadFour(base, isOwnInside, index)
+                                          : SmallVector<Value>(4));
+  SmallVector<Value> words;
+  for (int64_t t = 0; t < 4; ++t) {
+    Value isInside = exists;
+    if (hasEdge)
+      isInside =
+          b.bitAnd(exists, b.compare(Predicate::slt, columnOf(j + t), columns));
+    words.append(b.choose(
+        isInside, {b.i32},
+        [&]() -> SmallVector<Value> {
+          SmallVector<Value> loaded;
+          for (ArrayRef<Value> four : elements)
+            loaded.push_back(four[t]);
+          auto [first, second] = compute(i, h, j + t, scalars, loaded);
+          return {access.pack(first, second)};
+        },
+        [&]() -> SmallVector<Value> { return {b.number(0)}; }));
+  }
+  // All lanes of the warp, whether they have a row or not.
+  words = exchange(words);
+  b.when(isOwnInside, [&] {
+    Value all = b.make<LLVM::PoisonOp>(VectorType::get({4}, b.i32));
+    for (int64_t t = 0; t < 4; ++t)
+      all = b.make<LLVM::InsertElementOp>(all, words[t], b.number(t));
+    b.store(all, b.at(operands.result, b.mul(index, 2)));
+  });
+}
+
+void ResultWriter::write() {
+  SmallVector<Type> scalarTypes(kernel.scalars);
+  for (int64_t i = 0; i < fragment.rowTiles; ++i)
+    for (int64_t h = 0; h < 2; ++h) {
+      findRow(i, h);
+      int64_t j = 0;
+      if (isWide && fragment.columnTiles >= 4) {
+        SmallVector<Value> scalars;
+        if (!scalarTypes.empty())
+          scalars = b.choose(
+              exists, scalarTypes, [&] { return loadScalars(); },
+              [&] {
+                return llvm::map_to_vector(
+                    scalarTypes, [&](Type type) { return b.zero(type); });
+              });
+        for (; j + 4 <= fragment.columnTiles; j += 4)
+          storeFour(i, h, j, scalars);
+      }
+      if (j == fragment.columnTiles)
+        continue;
+      b.when(exists, [&] {
+        SmallVector<Value> scalars = loadScalars();
+        for (; j < fragment.columnTiles; ++j)
+          storePair(i, h, j, scalars);
+      });
+    }
+}
+
 void mlir::moe::detail::emitResults(KernelBuilder &b,
                                     const GroupedKernel &kernel,
                                     const KernelOperands &operands,
                                     const Tile &tile,
                                     const Fragment &fragment) {
-  int64_t columns = kernel.contraction ? kernel.k : kernel.n;
-  bool hasEdge = columns % kernel.schedule.tileN != 0;
-  PairAccess access(b, columns);
-  Value firstColumn = b.add(tile.column, fragment.column);
-
-  auto emitPair = [&](int64_t i, int64_t h, int64_t j, Value row,
-                      ArrayRef<Value> scalars) {
-    Value column = b.add(firstColumn, 8 * j);
-    // A pair may have only its first element left where the row has an odd
-    // length.
-    Value hasSecond;
-    if (hasEdge && columns % 2)
-      hasSecond = b.compare(Predicate::slt, column, columns - 1);
-    SmallVector<Value> first, second;
-    for (int64_t w = 0; w < kernel.weights; ++w) {
-      first.push_back(fragment.sum(w, i, j, 2 * h));
-      second.push_back(fragment.sum(w, i, j, 2 * h + 1));
-    }
-    auto load = [&](ArrayRef<Value> bases, ArrayRef<Type> types, Value index) {
-      for (auto [base, type] : llvm::zip(bases, types)) {
-        auto [x, y] = access.load(base, index, type, hasSecond);
-        first.push_back(x);
-        second.push_back(y);
-      }
-    };
-    Value wide = b.widen(column);
-    if (!operands.vectors.empty())
-      load(operands.vectors, kernel.vectors,
-           b.add(b.mul(b.widen(tile.expert), columns), wide));
-    Value index = b.add(b.mul(row, columns), wide);
-    load(operands.elements, kernel.elements, index);
-    first.append(scalars.begin(), scalars.end());
-    second.append(scalars.begin(), scalars.end());
-    access.store(operands.result, index, applyEpilogue(b, kernel, first),
-                 applyEpilogue(b, kernel, second), hasSecond);
-  };
-
-  for (int64_t i = 0; i < fragment.rowTiles; ++i)
-    for (int64_t h = 0; h < 2; ++h) {
-      Value inTile = b.add(fragment.rows[i], 8 * h);
-      Value row, exists;
-      if (kernel.contraction) {
-        Value at = b.add(tile.resultRow, inTile);
-        exists = b.compare(Predicate::slt, at, kernel.n);
-        row = b.add(b.mul(b.widen(tile.expert), kernel.n), b.widen(at));
-      } else {
-        Value at = b.add(tile.firstRow, inTile);
-        exists = b.compare(Predicate::slt, at, tile.endRow);
-        row = b.widen(at);
-      }
-      b.when(exists, [&] {
-        SmallVector<Value> scalars;
-        for (auto [base, type] : llvm::zip(operands.scalars, kernel.scalars))
-          scalars.push_back(
-              b.load(b.at(base, b.mul(row, bytesOf(type))), type));
-        for (int64_t j = 0; j < fragment.columnTiles; ++j) {
-          if (!hasEdge) {
-            emitPair(i, h, j, row, scalars);
-            continue;
-          }
-          b.when(b.compare(Predicate::slt, b.add(firstColumn, 8 * j), columns),
-                 [&] { emitPair(i, h, j, row, scalars); });
-        }
-      });
-    }
+  ResultWriter(b, kernel, operands, tile, fragment).write();
 }

@@ -60,9 +60,9 @@ LogicalResult moe::checkKernel(const GroupedKernel &kernel,
                     << " bytes of shared memory, got " << kernel.sharedBytes();
   if (s.style == GPUStyle::CpAsync) {
     if ((s.tileK != 32 && s.tileK != 64) || !isPowerOfTwo(s.tileM) ||
-        !isPowerOfTwo(s.tileN) || s.tileM < 32 || s.tileN < 32)
-      return report() << "expected a tile of powers of two from 32, 32 deep or "
-                         "64, got "
+        !isPowerOfTwo(s.tileN) || s.tileM < 16 || s.tileN < 32)
+      return report() << "expected a tile of powers of two from 16x32, 32 deep "
+                         "or 64, got "
                       << s.tileM << "x" << s.tileN << "x" << s.tileK;
     bool transposedA = kernel.contraction;
     bool transposedB = kernel.contraction || kernel.transposed;

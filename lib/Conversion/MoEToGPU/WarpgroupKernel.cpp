@@ -78,11 +78,9 @@ void WarpgroupKernel::initialize() {
                                        mbarrier(b.number(stage), true),
                                        b.number(s.warpsM), Value());
     }
-    if (kernel.mutation != GPUMutation::InitFence)
-      b.makeHere<NVVM::FenceMbarrierInitOp>(__FILE__, __LINE__);
+    b.makeHere<NVVM::FenceMbarrierInitOp>(__FILE__, __LINE__);
   });
-  if (kernel.mutation != GPUMutation::InitBarrier)
-    b.barrier();
+  b.barrier();
 }
 
 //===----------------------------------------------------------------------===//
@@ -103,8 +101,7 @@ void WarpgroupKernel::copyBox(Value to, Value map, Value mbarrier,
 void WarpgroupKernel::copyTile(const Tile &tile, Value count) {
   b.loop(b.number(steps), {}, [&](Value step, ValueRange) {
     Value now = b.add(count, step), stage = stageOf(now);
-    if (kernel.mutation != GPUMutation::EmptyWait)
-      wait(mbarrier(stage, true), b.bitXor(phaseOf(now), b.number(1)));
+    wait(mbarrier(stage, true), b.bitXor(phaseOf(now), b.number(1)));
     Value full = mbarrier(stage, false);
     int64_t bytes = rowBytes + kernel.weights * weightBytes;
     b.makeHere<NVVM::MBarrierArriveExpectTxOp>(
@@ -206,27 +203,21 @@ void WarpgroupKernel::multiplyTile(const Tile &tile, Value count) {
 
   // 2. One step's products run while the next step's are given out; then the
   // stage of the former is free.
-  bool isEarly = kernel.mutation == GPUMutation::EarlyRelease;
   sums = b.loop(b.number(steps), sums, [&](Value step, ValueRange before) {
     Value now = b.add(count, step), stage = stageOf(now);
-    if (kernel.mutation != GPUMutation::FullWait)
-      wait(mbarrier(stage, false), phaseOf(now));
-    if (kernel.mutation != GPUMutation::WgmmaFence)
-      b.makeHere<NVVM::WgmmaFenceAlignedOp>(__FILE__, __LINE__);
+    wait(mbarrier(stage, false), phaseOf(now));
+    b.makeHere<NVVM::WgmmaFenceAlignedOp>(__FILE__, __LINE__);
     SmallVector<Value> after = multiplyStage(stage, before);
     b.makeHere<NVVM::WgmmaGroupSyncAlignedOp>(__FILE__, __LINE__);
     b.makeHere<NVVM::WgmmaWaitGroupSyncOp>(__FILE__, __LINE__, uint64_t(1));
     Value isDone = b.compare(Predicate::sgt, step, 0);
-    Value done = isEarly ? stage : stageOf(b.add(now, s.stages - 1));
-    b.when(isEarly ? isFirst : b.bitAnd(isDone, isFirst),
-           [&] { releaseStage(done); });
+    Value done = stageOf(b.add(now, s.stages - 1));
+    b.when(b.bitAnd(isDone, isFirst), [&] { releaseStage(done); });
     return after;
   });
-  if (kernel.mutation != GPUMutation::LastWait)
-    b.makeHere<NVVM::WgmmaWaitGroupSyncOp>(__FILE__, __LINE__, uint64_t(0));
-  if (!isEarly)
-    b.when(isFirst,
-           [&] { releaseStage(stageOf(b.add(count, steps + s.stages - 1))); });
+  b.makeHere<NVVM::WgmmaWaitGroupSyncOp>(__FILE__, __LINE__, uint64_t(0));
+  b.when(isFirst,
+         [&] { releaseStage(stageOf(b.add(count, steps + s.stages - 1))); });
 
   // 3. Results.
   Fragment fragment;

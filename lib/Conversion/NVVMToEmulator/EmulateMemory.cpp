@@ -41,22 +41,27 @@ static bool isPrivate(Value address) {
 void Emulation::watchAccesses() {
   DataLayout layout(host);
   auto watch = [&](Operation *op, Value address, Type type,
-                   moira_emu_function function) {
+                   moira_emu_function function, Value stored = Value()) {
     if (isPrivate(address) ||
         spaceOf(address) == unsigned(NVVM::NVVMMemorySpace::Constant) ||
         spaceOf(address) == unsigned(NVVM::NVVMMemorySpace::Local))
       return;
     builder.setInsertionPoint(op);
-    callFor(op, function, none,
-            {address, constant32(layout.getTypeSize(type).getFixedValue()),
-             constant32(spaceOf(address))});
+    SmallVector<Value> arguments{address};
+    if (stored) {
+      arguments.push_back(frame(op, type, 1));
+      put(stored, arguments.back(), type, 0);
+    }
+    arguments.push_back(constant32(layout.getTypeSize(type).getFixedValue()));
+    arguments.push_back(constant32(spaceOf(address)));
+    callFor(op, function, none, arguments);
   };
   module.walk([&](Operation *op) {
     if (auto load = dyn_cast<LLVM::LoadOp>(op))
       watch(op, load.getAddr(), load.getType(), MOIRA_EMU_FN_load);
     else if (auto store = dyn_cast<LLVM::StoreOp>(op))
-      watch(op, store.getAddr(), store.getValue().getType(),
-            MOIRA_EMU_FN_store);
+      watch(op, store.getAddr(), store.getValue().getType(), MOIRA_EMU_FN_store,
+            store.getValue());
     else if (auto atomic = dyn_cast<LLVM::AtomicRMWOp>(op))
       watch(op, atomic.getPtr(), atomic.getVal().getType(),
             MOIRA_EMU_FN_atomic);

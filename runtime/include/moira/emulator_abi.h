@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 /* Changes with any change of this file; others are refused. */
-#define MOIRA_EMU_VERSION 1
+#define MOIRA_EMU_VERSION 2
 #define MOIRA_EMU_MODULE_PREFIX "moira_emu_module_"
 
 /* Memory that a pointer may lead to. */
@@ -68,6 +68,8 @@ enum moira_emu_element { MOIRA_EMU_F16, MOIRA_EMU_BF16 };
 
 /* X(name, result, parameters): `table[i]` is the i-th of this list.
  *
+ * `store` comes before the store; `value` is what will be stored, or NULL.
+ *
  * matrix operands: `ldmatrix` and `stmatrix` take `count` 8x8 matrices of 16
  * bits, one i32 per lane and matrix in `registers`. `mma` is m16n8k16 with
  * accumulators in f32: registers 0-3 are A, 4-5 B, 6-9 C and, afterwards, D.
@@ -79,7 +81,8 @@ enum moira_emu_element { MOIRA_EMU_F16, MOIRA_EMU_BF16 };
   X(shared_address, void *, (int64_t offset))                                  \
   X(shared_offset, int64_t, (void *address))                                   \
   X(load, void, (void *at, int32_t bytes, int32_t space, int32_t site))        \
-  X(store, void, (void *at, int32_t bytes, int32_t space, int32_t site))       \
+  X(store, void,                                                               \
+    (void *at, const void *value, int32_t bytes, int32_t space, int32_t site)) \
   X(atomic, void, (void *at, int32_t bytes, int32_t space, int32_t site))      \
   X(barrier, void, (int32_t id, int32_t threads, int32_t site))                \
   X(barrier_arrive, void, (int32_t id, int32_t threads, int32_t site))         \

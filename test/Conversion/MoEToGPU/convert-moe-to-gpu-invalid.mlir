@@ -97,7 +97,7 @@ func.func @tooManyStages(%x: memref<?x64xbf16>, %s: memref<4xi32>,
 
 func.func @wrongTile(%x: memref<?x64xbf16>, %s: memref<4xi32>,
                      %w: memref<4x128x64xbf16>, %y: memref<?x128xf32>) {
-  // expected-error @below {{'moe.grouped_matmul' op expected a tile of powers of two from 32, 32 deep or 64, got 96x128x32}}
+  // expected-error @below {{'moe.grouped_matmul' op expected a tile of powers of two from 16x32, 32 deep or 64, got 96x128x32}}
   moe.grouped_matmul rows(%x : memref<?x64xbf16>) groups(%s : memref<4xi32>)
       weights(%w : memref<4x128x64xbf16>) nk outs(%y : memref<?x128xf32>)
       attributes {moira_nv.schedule = #moira_nv.schedule<cp_async, tile = [96, 128, 32], stages = 4, warps = [2, 4]>} {

@@ -87,3 +87,24 @@ func.func @gradient(%dy: memref<?x128xbf16>, %x: memref<?x64xbf16>,
       outs(%dw : memref<4x128x64xf32>) {}
   return
 }
+
+// -----
+
+// The variant for a few rows per expert has tiles of 16 rows, on either
+// architecture.
+
+// CHECK-LABEL: func.func @decode(
+// CHECK: moira_nv.launch @moira_gpu::@grouped_0 grid(%{{.*}}) block(128) shared(73728)
+// SM90-LABEL: func.func @decode(
+// SM90: moira_nv.launch @moira_gpu::@grouped_0 grid(%{{.*}}) block(128) shared(73728)
+func.func @decode(%x: memref<?x64xbf16>, %s: memref<4xi32>,
+                  %w: memref<4x128x64xbf16>, %y: memref<?x128xbf16>)
+    attributes {moe.row_class = #moe<row_class decode>} {
+  moe.grouped_matmul rows(%x : memref<?x64xbf16>) groups(%s : memref<4xi32>)
+      weights(%w : memref<4x128x64xbf16>) nk outs(%y : memref<?x128xbf16>) {
+  ^bb0(%a: f32):
+    %r = arith.truncf %a : f32 to bf16
+    moe.yield %r : bf16
+  }
+  return
+}

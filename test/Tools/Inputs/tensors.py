@@ -117,4 +117,5 @@ def main(folder):
     os.remove(os.path.join(folder, "noshard", "a.safetensors"))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

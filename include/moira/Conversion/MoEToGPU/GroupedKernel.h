@@ -32,23 +32,6 @@ struct GPUSchedule {
   int64_t threads() const;
 };
 
-/// A synchronisation that a kernel is built without: the checks of the emulated
-/// device are tested with these.
-enum class GPUMutation {
-  None,
-  TileBarrier,  ///< CpAsync: between two tiles
-  LoopBarrier,  ///< CpAsync: between a stage's copies and its products
-  LaxWait,      ///< CpAsync: waits for one group of copies too few
-  FullWait,     ///< Warpgroup: for a stage's copies
-  EmptyWait,    ///< Warpgroup: for a stage's products
-  EarlyRelease, ///< Warpgroup: a stage before its products have ended
-  LastWait,     ///< Warpgroup: for the last products of a tile
-  WgmmaFence,   ///< Warpgroup: before the first product
-  InitFence,    ///< Warpgroup: between mbarriers and copies
-  InitBarrier   ///< Warpgroup: between mbarriers and their use
-};
-constexpr int kGPUMutations = int(GPUMutation::InitBarrier) + 1;
-
 /// What a kernel computes: a moe.grouped_matmul whose shapes but the number of
 /// rows are static.
 struct GroupedKernel {
@@ -67,7 +50,6 @@ struct GroupedKernel {
   /// Takes what the op's region takes; null: rounds the one sum.
   Block *epilogue = nullptr;
   GPUSchedule schedule;
-  GPUMutation mutation = GPUMutation::None;
 
   /// Bytes of dynamic shared memory.
   int64_t sharedBytes() const;
