@@ -35,7 +35,8 @@ struct CommandLine {
       "tokens", cl::value_desc("number|list"), cl::cat(category),
       cl::desc("Size of every dynamic dimension that no input file gives, of "
                "all ranks together, which share it evenly (default: 256); or "
-               "the tokens of each rank: 5,0,7,3")};
+               "the tokens of each rank: 5,0,7,3; or, drawn in each of the "
+               "--steps, log-uniform:LEAST-MOST")};
   cl::opt<std::string> output{
       "output", cl::value_desc("file"), cl::cat(category),
       cl::desc("Write the results: y.npy (one result) or y.safetensors")};
@@ -100,7 +101,12 @@ struct CommandLine {
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
       cl::desc("Write the IR after each phase into this folder")};
   RankCommandLine grid{category};
+  StepCommandLine steps{category};
   AdaptCommandLine adapt{category};
+  cl::opt<std::string> calibrate{
+      "calibrate", cl::value_desc("file"), cl::cat(category),
+      cl::desc("Measure what this machine takes for the parts of the program's "
+               "first layer, with at most --tokens tokens, for --calibration")};
 };
 } // namespace
 
@@ -125,7 +131,13 @@ static llvm::Error readVerify(const CommandLine &line, RunOptions &options) {
 static llvm::Error readNumbers(const CommandLine &line, RunOptions &options) {
   if (llvm::Error error = readInto(options.seed, line.seed, 0, INT64_MAX))
     return error;
-  if (llvm::StringRef(line.tokens).contains(',')) {
+  auto range = parseTokenRange(line.tokens.getValue());
+  if (!range)
+    return range.takeError();
+  options.steps.tokens = *range;
+  if (*range) {
+    options.tokens = (*range)->second;
+  } else if (llvm::StringRef(line.tokens).contains(',')) {
     llvm::Expected<std::vector<int64_t>> list = parseTokenList(line.tokens);
     if (!list)
       return list.takeError();
@@ -201,6 +213,23 @@ static llvm::Error checkTogether(const CommandLine &line,
     return llvm::createStringError(
         "--" + options.grid.compiledOption +
         ": expected a program to compile, got a bundle, which has this fixed");
+  if (!options.steps.loads.empty() && options.isBundle)
+    return llvm::createStringError(
+        "--loads: expected a program to compile, got a bundle, whose gates "
+        "choose themselves");
+  if (!options.steps.loads.empty() && options.verify)
+    return llvm::createStringError("--loads: expected no --verify beside it, "
+                                   "which compares what gates choose");
+  if (options.steps.active() && options.repeat > 0)
+    return llvm::createStringError(
+        "--steps: expected no --repeat beside it, got " +
+        llvm::Twine(options.repeat));
+  if (!options.calibrate.empty() &&
+      (options.verify || options.adapt.adapt || !options.output.empty() ||
+       options.grid.virtualClock))
+    return llvm::createStringError(
+        "--calibrate: expected no --verify, --adapt, --output or --clock "
+        "virtual beside it, got one");
   llvm::StringRef extension = llvm::sys::path::extension(options.output);
   if (!options.output.empty() && extension != ".npy" &&
       extension != ".safetensors")
@@ -241,8 +270,12 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
     return error;
   if (llvm::Error error = line.grid.read(options.grid))
     return error;
+  if (llvm::Error error = line.steps.read(options.steps))
+    return error;
+  options.jit.pipeline.replayRouting = !options.steps.loads.empty();
   if (llvm::Error error = line.adapt.read(options.adapt))
     return error;
+  options.calibrate = line.calibrate;
   options.jit.pipeline.copies = options.grid.copies;
   options.jit.pipeline.spareSlots = options.grid.spareSlots;
   options.jit.pipeline.schedule = options.grid.schedule;

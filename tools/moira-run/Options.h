@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
+#include "StepOptions.h"
 #include "support/Adapt.h"
 #include "support/RankOptions.h"
 
@@ -32,7 +33,9 @@ struct RunOptions {
   /// Every dynamic dim without a file; of all ranks together.
   std::optional<int64_t> tokens;
   RankOptions grid;
+  StepOptions steps;
   AdaptChoices adapt;
+  std::string calibrate; ///< file to measure for; empty: none
 
   bool grad = false; ///< forward and backward
   bool verify = false;

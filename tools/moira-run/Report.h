@@ -31,6 +31,8 @@ struct Report {
   /// With a way back: its part of each time; the first one's comes first.
   std::vector<double> backward;
 
+  llvm::json::Array steps;        ///< of steps that differ: StepTable::toJson
+  llvm::json::Array plans;        ///< that fixed_seconds of these are of
   runtime::StepRow step;          ///< of the last run
   runtime::PartSeconds seconds{}; ///< of all timed runs, by part
   double flops = 0;               ///< of one run

@@ -4,15 +4,18 @@
 // Runs a program: compiles it in memory or loads a bundle, finds or makes its
 // inputs and weights, runs it, and says what happened.
 
+#include "Calibrate.h"
 #include "Inputs.h"
 #include "LoadedProgram.h"
 #include "Options.h"
 #include "Outputs.h"
 #include "RankSessions.h"
 #include "Report.h"
+#include "StepRun.h"
 #include "VariantChoice.h"
 #include "Verify.h"
 #include "Weights.h"
+#include "io/AtomicFile.h"
 #include "support/Progress.h"
 #include "support/SlotTable.h"
 
@@ -49,6 +52,7 @@ private:
   llvm::Error checkMemory();
   llvm::Error fill();
   llvm::Error bind();
+  llvm::Expected<int> measure();
   llvm::Error runSteps();
   llvm::Error gather();
   void describe();
@@ -184,9 +188,9 @@ llvm::Error Run::checkMemory() {
 }
 
 /// The tokens of this process's ranks; of all ranks where this process compares
-/// with the oracle.
+/// with the oracle, or ranks do not always have the same ones.
 llvm::Error Run::fill() {
-  if (grid->isFirst() && options.verify)
+  if ((grid->isFirst() && options.verify) || options.steps.active())
     return inputs->fill();
   Rows first = inputs->rowsOf(grid->local().front());
   Rows last = inputs->rowsOf(grid->local().back());
@@ -202,8 +206,28 @@ llvm::Error Run::bind() {
   return error;
 }
 
+/// Measures this machine instead of reporting a run.
+llvm::Expected<int> Run::measure() {
+  llvm::Expected<Measurements> measured =
+      calibrate(*program, options, *grid, *sessions);
+  if (!measured)
+    return measured.takeError();
+  if (!grid->isFirst())
+    return 0;
+  std::string text = measured->calibration.toJson();
+  if (llvm::Error error = toError(
+          io::writeFile(options.calibrate, text.data(), int64_t(text.size()))
+              .within("--calibrate")))
+    return error;
+  printMeasurements(*measured, llvm::outs());
+  return 0;
+}
+
 llvm::Error Run::runSteps() {
   report.startSeconds = secondsSince(start);
+  if (options.steps.active())
+    return runDifferentSteps(options, *program, *grid, *sessions, *inputs,
+                             report);
   llvm::Expected<std::vector<double>> times =
       sessions->run(entryName(), *inputs, 1);
   if (!times)
@@ -340,6 +364,8 @@ llvm::Expected<int> Run::run() {
     InterruptGuard guard(*grid);
     if (llvm::Error error = bind())
       return error;
+    if (!options.calibrate.empty())
+      return measure();
     if (llvm::Error error = runSteps())
       return error;
     if (llvm::Error error = gather())
