@@ -409,7 +409,8 @@ RankSessions::joinRows(const TensorSpec &spec, size_t index,
 llvm::Expected<std::vector<ResultTensor>>
 RankSessions::joinResults(const EntrySpec &entry, const Inputs &inputs) {
   std::vector<ResultTensor> joined;
-  for (size_t i = 0; i < results[0].size(); ++i) {
+  // Residuals are for a way back, each rank's for its own.
+  for (int64_t i = 0; i < entry.ownResults(); ++i) {
     auto whole = joinRows(entry.results[i], i, results, inputs);
     if (!whole)
       return whole.takeError();
