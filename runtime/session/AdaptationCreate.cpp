@@ -60,7 +60,8 @@ LayerShape moira::runtime::layerShape(const EntrySpec &entry,
   for (const LayerWeightSpec &weight : cost.weights)
     shape.weights.push_back(
         {weight.bytes, weight.gradientBytes, weight.replicated});
-  shape.training = shape.gathersAgain = !entry.backward.empty();
+  shape.training = shape.gathersAgain = shape.backInOneChunk =
+      !entry.backward.empty();
   return shape;
 }
 

@@ -262,6 +262,7 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                  adaptation, plans);
   step.setPool(given.pool, given.pooledFrom);
   step.begin(&spec, &results);
+  step.charges().begin(stepCount, given.forwardStep);
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
   notePlans(entry, given);

@@ -137,6 +137,8 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   results[place].clear();
   if (!grad)
     return session.invoke(entry, views, results[place]);
+  // What training sends because weights have changed is sent here too.
+  session.touchParameters();
   size_t own = manifest.entries[manifest.findEntry(entry)].inputs.size();
   std::vector<TensorView> given(views.begin(), views.begin() + own);
   std::vector<TensorView> of(views.begin() + own, views.end());
@@ -145,6 +147,13 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   std::shared_ptr<const Residuals> residuals;
   MOIRA_RETURN_IF_ERROR(
       session.forward(entry, given, results[place], residuals));
+  // Where tokens have changed in number, those of the inputs do not fit.
+  const EntrySpec &back = manifest.entries[manifest.findEntry(
+      manifest.entries[manifest.findEntry(entry)].backward)];
+  for (size_t i = 0; i < gradients[place].size(); ++i)
+    if (hasTokens(back.results[i]) && !given.empty() &&
+        gradients[place][i].shape[0] != given[0].shape[0])
+      gradients[place][i] = ResultTensor();
   return session.backward(*residuals, of, gradients[place]);
 }
 
@@ -400,7 +409,8 @@ RankSessions::joinRows(const TensorSpec &spec, size_t index,
 llvm::Expected<std::vector<ResultTensor>>
 RankSessions::joinResults(const EntrySpec &entry, const Inputs &inputs) {
   std::vector<ResultTensor> joined;
-  for (size_t i = 0; i < results[0].size(); ++i) {
+  // Residuals are for a way back, each rank's for its own.
+  for (int64_t i = 0; i < entry.ownResults(); ++i) {
     auto whole = joinRows(entry.results[i], i, results, inputs);
     if (!whole)
       return whole.takeError();
