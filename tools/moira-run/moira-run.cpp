@@ -141,7 +141,11 @@ llvm::Error Run::plan() {
   if (!table)
     return table.takeError();
   plan.slotTable = std::move(*table);
-  return sessions->setPlan(plan, options.grid.shadows);
+  if (llvm::Error error = sessions->setPlan(plan, options.grid.shadows))
+    return error;
+  if (options.grid.rebalance == 0)
+    return llvm::Error::success();
+  return sessions->setRebalance(entryName(), options.grid.rebalance);
 }
 
 /// Refuses what cannot fit, before weights are read and inputs made.

@@ -31,6 +31,7 @@ struct RankOptions {
   double timeoutSeconds = 60;
   std::string slotTable; ///< file or "permuted:SEED"; empty: in order
   ShadowChoice shadows;
+  int64_t rebalance = 0; ///< steps between moves of experts; 0: none
   std::string communicator = "auto";
   std::vector<int64_t> tokens; ///< by rank; empty: split evenly
   /// Of the program that is compiled: what `pipeline` takes over.
@@ -50,8 +51,8 @@ struct RankCommandLine {
   llvm::Error read(RankOptions &options) const;
 
   llvm::cl::opt<std::string> ranks, ranksPerNode, copies, degree, exchange,
-      schedule, clock, topology, trace, timeout, slotTable, shadows, spareSlots,
-      hiddenBlocks, communicator;
+      schedule, clock, topology, trace, timeout, slotTable, shadows, rebalance,
+      spareSlots, hiddenBlocks, communicator;
 };
 
 /// Reads "5,0,7,3".
