@@ -125,21 +125,36 @@ std::vector<std::string> moira::listSymbols(const runtime::Manifest &manifest) {
   return symbols;
 }
 
+llvm::Expected<std::vector<std::string>>
+moira::listSymbols(llvm::StringRef manifest) {
+  Result<std::vector<int32_t>> grids = runtime::listGrids(manifest);
+  if (!grids.ok())
+    return llvm::createStringError(grids.status().message);
+  std::vector<std::string> symbols;
+  for (int32_t ranks : *grids) {
+    Result<runtime::Manifest> grid = runtime::Manifest::parse(manifest, ranks);
+    if (!grid.ok())
+      return llvm::createStringError(grid.status().message);
+    llvm::append_range(symbols, listSymbols(*grid));
+  }
+  return symbols;
+}
+
 llvm::Expected<std::unique_ptr<llvm::Module>>
 HostCompiler::translate(mlir::ModuleOp module,
                         llvm::LLVMContext &context) const {
   llvm::Expected<std::string> text = getManifest(module);
   if (!text)
     return text.takeError();
-  Result<runtime::Manifest> manifest = runtime::Manifest::parse(*text);
-  if (!manifest.ok())
-    return llvm::createStringError(manifest.status().message);
+  llvm::Expected<std::vector<std::string>> exported = listSymbols(*text);
+  if (!exported)
+    return exported.takeError();
   ErrorCollector errors(module.getContext());
   llvm::Expected<std::unique_ptr<llvm::Module>> translated =
       machine->translate(module, context);
   if (!translated)
     return errors.take(llvm::toString(translated.takeError()));
-  machine->optimize(**translated, listSymbols(*manifest));
+  machine->optimize(**translated, *exported);
   return translated;
 }
 
@@ -147,6 +162,10 @@ llvm::Expected<CompiledObject>
 HostCompiler::compile(mlir::ModuleOp module) const {
   if (llvm::Error error = lower(module, Phase::Target))
     return error;
+  return emit(module);
+}
+
+llvm::Expected<CompiledObject> HostCompiler::emit(mlir::ModuleOp module) const {
   llvm::LLVMContext context;
   llvm::Expected<std::unique_ptr<llvm::Module>> translated =
       translate(module, context);

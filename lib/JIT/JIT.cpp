@@ -6,6 +6,7 @@
 #include "LoadedObject.h"
 #include "ObjectCache.h"
 #include "moira/JIT/HostCompiler.h"
+#include "moira/JIT/Variants.h"
 #include "session/HostCode.h"
 #include "session/Program.h"
 
@@ -66,5 +67,20 @@ moira::compile(mlir::ModuleOp module, const JitOptions &options) {
     return compiled.takeError();
   if (!path.empty())
     cache.write(path, *compiled);
+  return load(std::move(*compiled));
+}
+
+llvm::Expected<std::shared_ptr<const runtime::Program>>
+moira::compileVariants(mlir::ModuleOp module, const JitOptions &options,
+                       const VariantOptions &variants) {
+  llvm::Expected<HostCompiler> compiler = HostCompiler::create(options);
+  if (!compiler)
+    return compiler.takeError();
+  auto merged = lowerVariants(module, compiler->options(), variants);
+  if (!merged)
+    return merged.takeError();
+  llvm::Expected<CompiledObject> compiled = compiler->emit(**merged);
+  if (!compiled)
+    return compiled.takeError();
   return load(std::move(*compiled));
 }

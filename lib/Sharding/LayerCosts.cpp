@@ -38,8 +38,7 @@ static int64_t getHiddenBytes(ExpertOp expert,
   return bytes;
 }
 
-DictionaryAttr
-mlir::moe::detail::describeCost(const ShardedExpert &expert) {
+DictionaryAttr mlir::moe::detail::describeCost(const ShardedExpert &expert) {
   ExpertOp op = expert.op;
   Separability separability(op);
   Builder b(op.getContext());
@@ -53,9 +52,8 @@ mlir::moe::detail::describeCost(const ShardedExpert &expert) {
   }
   SmallVector<Attribute> weights;
   for (Value operand : op.getPerExpert())
-    weights.push_back(
-        function.getArgAttr(cast<BlockArgument>(operand).getArgNumber(),
-                            kParamAttrName));
+    weights.push_back(function.getArgAttr(
+        cast<BlockArgument>(operand).getArgNumber(), kParamAttrName));
   SmallVector<NamedAttribute> fields{
       b.getNamedAttr("weights", b.getArrayAttr(weights))};
   auto add = [&](StringRef name, int64_t value) {

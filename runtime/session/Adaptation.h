@@ -53,6 +53,9 @@ Calibration assumedCalibration(const LayerSpec &layer);
 /// The links between ranks in nodes of `perNode`, as a calibration has them.
 Result<Topology> describeNodes(Calibration calibration, int ranks, int perNode);
 
+/// A layer with a placement and costs, as the cost model has it.
+LayerShape layerShape(const EntrySpec &entry, const LayerSpec &layer);
+
 /// What a layer runs with in a step.
 struct AdaptedPlan {
   int32_t degree = 1;

@@ -43,7 +43,8 @@ Calibration moira::runtime::assumedCalibration(const LayerSpec &layer) {
   return assumed;
 }
 
-static LayerShape shapeOf(const EntrySpec &entry, const LayerSpec &layer) {
+LayerShape moira::runtime::layerShape(const EntrySpec &entry,
+                                      const LayerSpec &layer) {
   LayerShape shape;
   shape.ranks = entry.ranks;
   shape.experts = layer.placement->experts;
@@ -59,7 +60,8 @@ static LayerShape shapeOf(const EntrySpec &entry, const LayerSpec &layer) {
   for (const LayerWeightSpec &weight : cost.weights)
     shape.weights.push_back(
         {weight.bytes, weight.gradientBytes, weight.replicated});
-  shape.training = shape.gathersAgain = !entry.backward.empty();
+  shape.training = shape.gathersAgain = shape.backInOneChunk =
+      !entry.backward.empty();
   return shape;
 }
 
@@ -90,7 +92,7 @@ Result<std::unique_ptr<LayerModel>> Adaptation::makeModel(size_t index) const {
   if (!topology.ok())
     return topology.status();
   auto model =
-      LayerModel::create(shapeOf(entry, layer), *topology, calibration);
+      LayerModel::create(layerShape(entry, layer), *topology, calibration);
   if (!model.ok())
     return model;
   if ((*model)->groupSize() != ranks.groupSize)

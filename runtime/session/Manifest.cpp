@@ -56,6 +56,28 @@ int Manifest::mainEntry() const {
   return found;
 }
 
+EntrySpec Manifest::signature(int entry, int variant) const {
+  EntrySpec spec = entries[entry];
+  const std::vector<TensorSpec> &own = spec.variants[variant].residuals;
+  if (!own.empty()) {
+    spec.results.resize(spec.ownResults());
+    spec.results.insert(spec.results.end(), own.begin(), own.end());
+    spec.residuals = own.size();
+  }
+  for (const EntrySpec &forward : entries) {
+    if (forward.backward != spec.name)
+      continue;
+    const std::vector<TensorSpec> &given = forward.variants[variant].residuals;
+    if (given.empty())
+      continue;
+    std::vector<TensorSpec> inputs = given;
+    inputs.insert(inputs.end(), spec.inputs.begin() + forward.residuals,
+                  spec.inputs.end());
+    spec.inputs = std::move(inputs);
+  }
+  return spec;
+}
+
 int Manifest::findEntry(std::string_view entry) const {
   for (size_t i = 0; i < entries.size(); ++i)
     if (entries[i].name == entry)

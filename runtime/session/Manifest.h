@@ -202,6 +202,8 @@ struct Manifest {
   uint32_t abi = MOIRA_ABI_VERSION;
   std::string module;
   Target target;
+  /// What the compiler tells people: what it folded, what it left out and why.
+  std::vector<std::string> notes{};
   std::vector<EntrySpec> entries;
   std::vector<ParameterSpec> parameters;
 
@@ -211,14 +213,32 @@ struct Manifest {
   /// Index of the entry of this name, or -1.
   int findEntry(std::string_view entry) const;
 
+  /// The entry for steps with a variant: the same but for its residuals, or
+  /// those that a way back takes, where the variant has its own.
+  EntrySpec signature(int entry, int variant) const;
+
   /// Parses and checks everything that can be checked without the code. The
   /// message names the place: `manifest: entries[0].name: expected ...`.
-  /// Unknown keys are skipped. Fails with MOIRA_DATA_LOSS, or MOIRA_VERSION
-  /// where the ABI differs.
-  static Result<Manifest> parse(std::string_view json);
+  /// Unknown keys are skipped. Of several grids the one for `ranks` is read;
+  /// 0: the only one. Fails with MOIRA_DATA_LOSS, MOIRA_VERSION where the ABI
+  /// differs, MOIRA_INVALID_ARGUMENT where there is no such grid.
+  static Result<Manifest> parse(std::string_view json, int32_t ranks = 0);
   /// JSON that `parse` accepts and that gives an equal manifest.
   std::string serialize() const;
 };
+
+/// One grid of a bundle: the manifest of what runs on so many ranks.
+struct GridManifest {
+  int32_t ranks = 1;
+  Manifest manifest;
+};
+
+/// JSON of a bundle for several grids, which `parse` accepts: what the first
+/// says of compiler and target, and everything of each.
+std::string serializeGrids(const std::vector<GridManifest> &grids);
+
+/// The numbers of ranks that a bundle was compiled for, in order.
+Result<std::vector<int32_t>> listGrids(std::string_view json);
 
 /// The memory of the packed parameters in a bundle: parameters in table order,
 /// each on the next multiple of this many bytes.

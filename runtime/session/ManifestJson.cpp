@@ -1,12 +1,11 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The manifest as JSON.
+// Entries and parameters of the manifest as JSON.
 
-#include "session/Manifest.h"
 #include "session/ManifestGradients.h"
 #include "session/ManifestLayers.h"
-#include "session/ManifestReader.h"
+#include "session/ManifestParts.h"
 
 using namespace moira;
 using namespace moira::runtime;
@@ -46,7 +45,7 @@ static VariantSpec readVariant(const Reader &json) {
   return variant;
 }
 
-static EntrySpec readEntry(const Reader &json) {
+EntrySpec runtime::readEntry(const Reader &json) {
   EntrySpec entry;
   entry.name = json.at("name").word();
   entry.ranks = json.has("ranks") ? json.at("ranks").small(1) : 1;
@@ -140,7 +139,7 @@ static void checkSizes(const Reader &json, const ParameterSpec &parameter) {
     }
 }
 
-static ParameterSpec readParameter(const Reader &json) {
+ParameterSpec runtime::readParameter(const Reader &json) {
   ParameterSpec parameter;
   parameter.name = json.at("name").word();
   parameter.slices = json.at("slices").integer(1);
@@ -173,49 +172,6 @@ static ParameterSpec readParameter(const Reader &json) {
   return parameter;
 }
 
-Result<Manifest> Manifest::parse(std::string_view json) {
-  Json document = Json::parse(json.begin(), json.end(), nullptr,
-                              /*allow_exceptions=*/false);
-  if (document.is_discarded())
-    return Status(MOIRA_DATA_LOSS, "manifest: expected JSON, got other text");
-  Status error;
-  Reader root(&document, "", error);
-  Manifest manifest;
-  Reader moira = root.at("moira");
-  manifest.version = moira.at("version").text();
-  int64_t abi = moira.at("abi").integer(0);
-  if (error.ok() && abi != int64_t(MOIRA_ABI_VERSION))
-    return Status(MOIRA_VERSION,
-                  concat("manifest: moira.abi: expected version ",
-                         MOIRA_ABI_VERSION, ", got ", abi));
-  manifest.module = root.textOr("module");
-  if (root.has("target")) {
-    Reader target = root.at("target");
-    manifest.target.triple = target.textOr("triple");
-    manifest.target.cpu = target.textOr("cpu");
-    manifest.target.features = target.textOr("features");
-  }
-  Names names;
-  for (const Reader &item : root.at("entries").items()) {
-    if (!error.ok())
-      break;
-    manifest.entries.push_back(readEntry(item));
-    names.add(item, manifest.entries.back().name);
-  }
-  for (const Reader &item : root.at("parameters").items()) {
-    if (!error.ok())
-      break;
-    manifest.parameters.push_back(readParameter(item));
-  }
-  if (error.ok())
-    checkGradients(root.at("entries"), manifest);
-  if (error.ok())
-    checkLayers(root.at("entries"), manifest);
-  if (!error.ok())
-    return error;
-  return manifest;
-}
-
 static Json toJson(const TensorSpec &tensor) {
   Json json = Json::object();
   if (!tensor.name.empty())
@@ -243,7 +199,7 @@ static Json toJson(const VariantSpec &variant) {
   return json;
 }
 
-static Json toJson(const EntrySpec &entry) {
+Json runtime::entryToJson(const EntrySpec &entry) {
   Json json = {
       {"name", entry.name},       {"ranks", entry.ranks},
       {"inputs", Json::array()},  {"results", Json::array()},
@@ -270,7 +226,7 @@ static Json toJson(const EntrySpec &entry) {
   return json;
 }
 
-static Json toJson(const ParameterSpec &parameter) {
+Json runtime::parameterToJson(const ParameterSpec &parameter) {
   Json json = {{"name", parameter.name},
                {"slices", parameter.slices},
                {"source",
@@ -290,21 +246,4 @@ static Json toJson(const ParameterSpec &parameter) {
                          {"parts", placement->parts},
                          {"interleaved", placement->interleaved}};
   return json;
-}
-
-std::string Manifest::serialize() const {
-  Json json = {{"moira", {{"version", version}, {"abi", abi}}},
-               {"module", module},
-               {"target",
-                {{"triple", target.triple},
-                 {"cpu", target.cpu},
-                 {"features", target.features}}},
-               {"entries", Json::array()},
-               {"parameters", Json::array()}};
-  for (const EntrySpec &entry : entries)
-    json["entries"].push_back(toJson(entry));
-  for (const ParameterSpec &parameter : parameters)
-    json["parameters"].push_back(toJson(parameter));
-  // Text that is no UTF-8 would throw; it becomes readable instead.
-  return json.dump(1, ' ', false, Json::error_handler_t::replace);
 }

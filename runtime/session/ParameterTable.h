@@ -69,6 +69,12 @@ public:
   Result<void *> change(int parameter);
   /// Grows with every change of any parameter, and of one.
   uint64_t version() const { return changes; }
+  /// Counts every parameter as changed, though none has.
+  void touch() {
+    ++changes;
+    for (uint64_t &count : changesOf)
+      ++count;
+  }
   uint64_t version(int parameter) const { return changesOf[parameter]; }
   /// The bytes of a bound parameter, to write to slots that hold no unit; is no
   /// new version. What the program holds is copied first.

@@ -5,6 +5,8 @@
 
 #include "session/HostCode.h"
 
+#include <algorithm>
+
 using namespace moira;
 using namespace moira::runtime;
 
@@ -47,12 +49,26 @@ static Status placePacked(const Manifest &manifest, std::string_view bytes,
   return Status();
 }
 
+/// Whether steps take and give the same tensors.
+static bool hasTensorsOf(const EntrySpec &a, const EntrySpec &b) {
+  auto same = [](const std::vector<TensorSpec> &x,
+                 const std::vector<TensorSpec> &y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                      [](const TensorSpec &s, const TensorSpec &t) {
+                        return s.dtype == t.dtype && s.shape == t.shape;
+                      });
+  };
+  return same(a.inputs, b.inputs) && same(a.results, b.results);
+}
+
 Status Program::link(Manifest manifest, const Resolver &resolve,
                      std::shared_ptr<const void> codeOwner,
                      std::string_view packedParameters) {
-  for (const EntrySpec &entry : manifest.entries) {
+  for (size_t e = 0; e < manifest.entries.size(); ++e) {
+    const EntrySpec &entry = manifest.entries[e];
     std::vector<VariantCode> variants;
-    for (const VariantSpec &variant : entry.variants) {
+    for (size_t v = 0; v < entry.variants.size(); ++v) {
+      const VariantSpec &variant = entry.variants[v];
       VariantCode code{};
       MOIRA_RETURN_IF_ERROR(resolveSymbol(resolve, variant.step, code.step));
       MOIRA_RETURN_IF_ERROR(
@@ -60,7 +76,10 @@ Status Program::link(Manifest manifest, const Resolver &resolve,
       if (!variant.shapes.empty())
         MOIRA_RETURN_IF_ERROR(
             resolveSymbol(resolve, variant.shapes, code.shapes));
-      variants.push_back(code);
+      EntrySpec signature = manifest.signature(int(e), int(v));
+      if (!hasTensorsOf(signature, entry))
+        code.signature = std::make_unique<EntrySpec>(std::move(signature));
+      variants.push_back(std::move(code));
     }
     entries.push_back(std::move(variants));
   }
@@ -96,9 +115,9 @@ struct LoadedBundle {
 } // namespace
 
 Result<std::shared_ptr<const Program>>
-Program::load(std::shared_ptr<const BundleFile> bundle) {
+Program::load(std::shared_ptr<const BundleFile> bundle, int32_t ranks) {
   const BundleContents &contents = bundle->contents();
-  Result<Manifest> manifest = Manifest::parse(contents.manifest);
+  Result<Manifest> manifest = Manifest::parse(contents.manifest, ranks);
   if (!manifest.ok())
     return manifest.status();
   MOIRA_RETURN_IF_ERROR(checkTarget(manifest->target));
@@ -112,7 +131,11 @@ Program::load(std::shared_ptr<const BundleFile> bundle) {
   if (!contents.packedParameters.empty())
     owner->bundle = bundle;
   std::shared_ptr<Program> program(new Program());
-  program->text = contents.manifest;
+  Result<std::vector<int32_t>> grids = listGrids(contents.manifest);
+  if (!grids.ok())
+    return grids.status();
+  program->text = grids->size() == 1 ? std::string(contents.manifest)
+                                     : manifest->serialize();
   auto resolve = [library = code->get()](const char *symbol) {
     return library->find(symbol);
   };

@@ -35,12 +35,18 @@ public:
          std::string_view packedParameters = {});
 
   /// Loads the code of a verified bundle, after checking that this machine
-  /// can run it (MOIRA_UNAVAILABLE if not).
+  /// can run it (MOIRA_UNAVAILABLE if not): the grid for `ranks` ranks; 0: the
+  /// only one.
   static Result<std::shared_ptr<const Program>>
-  load(std::shared_ptr<const BundleFile> bundle);
+  load(std::shared_ptr<const BundleFile> bundle, int32_t ranks = 0);
 
   const Manifest &manifest() const { return description; }
-  /// The manifest as JSON: the bundle's own text where there is one.
+  /// An entry as a variant has it: Manifest::signature, which lasts.
+  const EntrySpec &signature(int entry, int variant) const {
+    const auto &own = entries[entry][variant].signature;
+    return own ? *own : description.entries[entry];
+  }
+  /// The manifest as JSON: the bundle's own text where that has one grid.
   const std::string &manifestText() const { return text; }
 
   moira_step_entry step(int entry, int variant) const {
@@ -70,6 +76,8 @@ private:
     moira_step_entry step;
     moira_workspace_entry workspace;
     moira_shapes_entry shapes;
+    /// Where it differs from the entry.
+    std::unique_ptr<EntrySpec> signature;
   };
 
   Manifest description;

@@ -234,7 +234,7 @@ void Session::Impl::noteTraffic() {
 Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               std::vector<ResultTensor> &results,
                               const StepPlan &given) {
-  const EntrySpec &spec = manifest.entries[entry];
+  const EntrySpec &spec = program->signature(entry, given.variant);
   std::vector<moira_buffer> buffers = toBuffers(inputs);
   preparePlans(spec, given);
   Result<int64_t> bytes = workspace(entry, given.variant, buffers);
@@ -263,6 +263,7 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                  adaptation, plans);
   step.setPool(given.pool, given.pooledFrom);
   step.begin(&spec, &results);
+  step.charges().begin(stepCount, given.forwardStep);
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
   notePlans(entry, given);
@@ -388,9 +389,10 @@ Status Session::invoke(const std::string &entry,
     MOIRA_RETURN_IF_ERROR(impl->checkRanks(spec));
     MOIRA_RETURN_IF_ERROR(impl->checkBound());
     MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
-    MOIRA_RETURN_IF_ERROR(checkResults(spec, spec.results.size(), filled));
     StepPlan &plan = impl->choosePlan(*found, inputs);
     MOIRA_RETURN_IF_ERROR(impl->adaptPlan(*found, plan));
+    const EntrySpec &own = impl->program->signature(*found, plan.variant);
+    MOIRA_RETURN_IF_ERROR(checkResults(own, own.results.size(), filled));
     return impl->runStep(*found, inputs, filled, plan);
   });
   impl->noteEnd(*found, status, impl->stepCount - 1, /*more=*/false);
@@ -422,8 +424,9 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
     return bytes.status();
   if (backward)
     return impl->predictBackward(*found, plan, inputs, *bytes);
+  const EntrySpec &own = impl->program->signature(*found, plan.variant);
   return impl->peakWith(
-      *bytes, predictResults(spec, 0, spec.results.size(), plan.rows, {}));
+      *bytes, predictResults(own, 0, own.results.size(), plan.rows, {}));
 }
 
 std::vector<StepRow> Session::statistics() const {

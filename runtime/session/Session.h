@@ -189,6 +189,9 @@ public:
   /// What another rank puts as well is left to that one.
   void putGradient(const TensorSpec &result, const void *data,
                    FileTensors &tensors, const std::string &prefix) const;
+  /// Makes the session take every parameter for changed, as after an update:
+  /// for runs that time training and have no optimizer.
+  void touchParameters();
   /// Forgets the gradients that the session keeps.
   void zeroGradients();
   /// The root of the sum of squares of all kept gradients, of all ranks. What

@@ -44,9 +44,10 @@ Status Session::forward(const std::string &entry,
     MOIRA_RETURN_IF_ERROR(impl->checkBound());
     MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/true));
     MOIRA_RETURN_IF_ERROR(checkResults(spec, spec.ownResults(), filled));
-    filled.resize(spec.results.size());
     StepPlan &plan = impl->choosePlan(*found, inputs);
     MOIRA_RETURN_IF_ERROR(impl->adaptPlan(*found, plan));
+    filled.resize(
+        impl->program->signature(*found, plan.variant).results.size());
     plan.pool = impl->residualPool.get();
     plan.pooledFrom = spec.ownResults();
     made->owner = impl->identity;
@@ -124,8 +125,8 @@ Result<std::vector<TensorView>> Session::Impl::backwardInputs(
     inputs.push_back({tensor.dtype, tensor.shape, tensor.data});
   inputs.insert(inputs.end(), resultGradients.begin(), resultGradients.end());
   int back = manifest.findEntry(manifest.entries[residuals.entry].backward);
-  MOIRA_RETURN_IF_ERROR(
-      checkGradients(residuals, manifest.entries[back], inputs));
+  MOIRA_RETURN_IF_ERROR(checkGradients(
+      residuals, program->signature(back, residuals.variant), inputs));
   return inputs;
 }
 
@@ -295,6 +296,11 @@ void Session::putGradient(const TensorSpec &result, const void *data,
   }
 }
 
+void Session::touchParameters() {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  impl->parameters.touch();
+}
+
 void Session::zeroGradients() {
   std::lock_guard<std::mutex> lock(impl->mutex);
   impl->gradients().zero();
@@ -387,7 +393,7 @@ int64_t Session::updates() const {
 Session::Impl::BackwardBounds
 Session::Impl::boundBackward(int entry, const StepPlan &given,
                              const std::vector<TensorView> &inputs) {
-  const EntrySpec &spec = manifest.entries[entry];
+  const EntrySpec &spec = program->signature(entry, given.variant);
   size_t count = 0;
   for (const TensorSpec &result : spec.results)
     count += std::max<size_t>(1, result.shape.size());

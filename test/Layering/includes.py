@@ -41,8 +41,8 @@ ROOMS = {
                   "Variants/", "Conversion/", "Target/", "Pipelines/"],
     # The JIT is a session of the runtime over freshly compiled code, so it
     # stands on both halves.
-    "JIT": ["Dialect/MoE/IR/", "Pipelines/", "Target/", "JIT/", "jit.h",
-            "abi.h", "runtime.h"],
+    "JIT": ["Dialect/MoE/IR/", "Dialect/MoE/Utils/", "Variants/", "Pipelines/",
+            "Target/", "JIT/", "jit.h", "abi.h", "runtime.h"],
     "jit.h": ["Pipelines/", "Target/", "runtime.h"],
 }
 # Folders of the runtime that the compiler may use, and who may.

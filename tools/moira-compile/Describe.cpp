@@ -4,6 +4,7 @@
 #include "Describe.h"
 
 #include "session/Manifest.h"
+#include "session/Predictions.h"
 #include "support/CommandLine.h"
 
 #include "llvm/Support/Format.h"
@@ -14,12 +15,58 @@ using namespace moira;
 using namespace moira::tools;
 using namespace moira::runtime;
 
+/// The r of all variants, each once.
+static std::string describeCopies(const EntrySpec &entry) {
+  std::vector<int32_t> seen;
+  std::string text;
+  for (const VariantSpec &variant : entry.variants)
+    if (!llvm::is_contained(seen, variant.copies)) {
+      text += concat(seen.empty() ? ", r = " : " or ", variant.copies);
+      seen.push_back(variant.copies);
+    }
+  return text;
+}
+
 static std::string describeTensor(const TensorSpec &spec) {
   std::string type = toString(spec.dtype, spec.shape);
   return spec.name.empty() ? type : spec.name + ": " + type;
 }
 
-static void describeEntry(const EntrySpec &entry, llvm::raw_ostream &stream) {
+static std::string describeSeconds(double seconds) {
+  if (seconds < 1e-3)
+    return llvm::formatv("{0:F1} us", seconds * 1e6);
+  return llvm::formatv("{0:F2} ms", seconds * 1e3);
+}
+
+static llvm::Error
+describeVariants(const EntrySpec &entry,
+                 const std::optional<Calibration> &calibration,
+                 llvm::raw_ostream &stream) {
+  Result<std::vector<VariantPrediction>> predictions =
+      predictVariants(entry, predictedRows, calibration);
+  if (!predictions.ok())
+    return toError(predictions.status());
+  for (auto [i, variant] : llvm::enumerate(entry.variants)) {
+    stream << "  variant    " << variant.name << ", from " << variant.minRows
+           << " rows, numerics " << variant.numerics
+           << ", qualified: " << variant.qualified
+           << (variant.schedule.empty() ? "" : ", chunks ") << variant.schedule;
+    if (i < predictions->size())
+      stream << ", predicted " << describeSeconds((*predictions)[i].seconds)
+             << " and " << formatBytes((*predictions)[i].peakBytes);
+    stream << '\n';
+  }
+  if (!predictions->empty())
+    stream << "             predicted for experts and exchanges of "
+           << predictedRows << " tokens a rank, spread evenly, on "
+           << (calibration ? calibration->machine : "an assumed machine")
+           << (entry.backward.empty() ? "" : ", way back included") << '\n';
+  return llvm::Error::success();
+}
+
+static llvm::Error describeEntry(const EntrySpec &entry,
+                                 const std::optional<Calibration> &calibration,
+                                 llvm::raw_ostream &stream) {
   stream << "entry " << entry.name;
   if (entry.ranks > 1)
     stream << ", on " << entry.ranks << " ranks";
@@ -38,7 +85,7 @@ static void describeEntry(const EntrySpec &entry, llvm::raw_ostream &stream) {
              << (placement->slots == 1 ? " slot" : " slots") << ", experts in "
              << placement->shards
              << (placement->shards == 1 ? " shard" : " shards")
-             << ", r = " << placement->copies << '\n';
+             << describeCopies(entry) << '\n';
   }
   if (!entry.backward.empty())
     stream << "  gradients  by " << entry.backward << ", from the last "
@@ -46,12 +93,7 @@ static void describeEntry(const EntrySpec &entry, llvm::raw_ostream &stream) {
   if (!entry.update.empty())
     stream << "  updates    by " << entry.update << '\n';
   stream << "  dense      " << entry.flopsPerToken << " flops per token\n";
-  for (const VariantSpec &variant : entry.variants)
-    stream << "  variant    " << variant.name << ", from " << variant.minRows
-           << " rows, numerics " << variant.numerics
-           << ", qualified: " << variant.qualified
-           << (variant.schedule.empty() ? "" : ", chunks ") << variant.schedule
-           << '\n';
+  return describeVariants(entry, calibration, stream);
 }
 
 /// What of it a rank has.
@@ -86,9 +128,26 @@ static void describeParameters(const Manifest &manifest,
            << describeShards(parameter) << '\n';
 }
 
+/// Entries and parameters of one grid.
+static llvm::Error describeGrid(const Manifest &manifest,
+                                const std::optional<Calibration> &calibration,
+                                llvm::raw_ostream &stream) {
+  for (const EntrySpec &entry : manifest.entries)
+    if (llvm::Error error = describeEntry(entry, calibration, stream))
+      return error;
+  describeParameters(manifest, stream);
+  return llvm::Error::success();
+}
+
 llvm::Error tools::describe(const BundleContents &contents,
-                            llvm::StringRef name, llvm::raw_ostream &stream) {
-  Result<Manifest> manifest = Manifest::parse(contents.manifest);
+                            llvm::StringRef name,
+                            const std::optional<Calibration> &calibration,
+                            llvm::raw_ostream &stream) {
+  Result<std::vector<int32_t>> grids = listGrids(contents.manifest);
+  if (!grids.ok())
+    return toError(grids.status().within(name.str()));
+  Result<Manifest> manifest =
+      Manifest::parse(contents.manifest, grids->front());
   if (!manifest.ok())
     return toError(manifest.status().within(name.str()));
   stream << "bundle       " << name << ", code "
@@ -103,23 +162,66 @@ llvm::Error tools::describe(const BundleContents &contents,
          << (manifest->target.features.empty() ? "any"
                                                : manifest->target.features)
          << '\n';
-  for (const EntrySpec &entry : manifest->entries)
-    describeEntry(entry, stream);
-  describeParameters(*manifest, stream);
+  for (const std::string &note : manifest->notes)
+    stream << "note         " << note << '\n';
+  if (grids->size() == 1)
+    return describeGrid(*manifest, calibration, stream);
+  for (int32_t ranks : *grids) {
+    Result<Manifest> grid = Manifest::parse(contents.manifest, ranks);
+    if (!grid.ok())
+      return toError(grid.status().within(name.str()));
+    stream << "grid         of " << ranks << (ranks == 1 ? " rank" : " ranks")
+           << '\n';
+    if (llvm::Error error = describeGrid(*grid, calibration, stream))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+/// Adds predictions to the variants of a grid's JSON.
+static llvm::Error addPredictions(const Manifest &manifest,
+                                  const std::optional<Calibration> &calibration,
+                                  llvm::json::Object &grid) {
+  for (auto [i, entry] : llvm::enumerate(manifest.entries)) {
+    Result<std::vector<VariantPrediction>> predictions =
+        predictVariants(entry, predictedRows, calibration);
+    if (!predictions.ok())
+      return toError(predictions.status());
+    llvm::json::Object &item = *(*grid.getArray("entries"))[i].getAsObject();
+    llvm::json::Array &variants = *item.getArray("variants");
+    for (auto [v, one] : llvm::enumerate(*predictions))
+      (*variants[v].getAsObject())["predicted"] =
+          llvm::json::Object{{"rows", predictedRows},
+                             {"seconds", one.seconds},
+                             {"peak_bytes", one.peakBytes}};
+  }
   return llvm::Error::success();
 }
 
 llvm::Error tools::describeJson(const BundleContents &contents,
+                                const std::optional<Calibration> &calibration,
                                 llvm::raw_ostream &stream) {
+  Result<std::vector<int32_t>> grids = listGrids(contents.manifest);
+  if (!grids.ok())
+    return toError(grids.status());
   llvm::Expected<llvm::json::Value> manifest = llvm::json::parse(
       llvm::StringRef(contents.manifest.data(), contents.manifest.size()));
   if (!manifest)
     return manifest.takeError();
-  if (llvm::json::Object *object = manifest->getAsObject())
-    (*object)["sections"] = llvm::json::Object{
-        {"manifest", int64_t(contents.manifest.size())},
-        {"host_code", int64_t(contents.hostCode.size())},
-        {"packed_parameters", int64_t(contents.packedParameters.size())}};
+  llvm::json::Object &object = *manifest->getAsObject();
+  llvm::json::Array *list = object.getArray("grids");
+  for (auto [i, ranks] : llvm::enumerate(*grids)) {
+    Result<Manifest> grid = Manifest::parse(contents.manifest, ranks);
+    if (!grid.ok())
+      return toError(grid.status());
+    if (llvm::Error error = addPredictions(
+            *grid, calibration, list ? *(*list)[i].getAsObject() : object))
+      return error;
+  }
+  object["sections"] = llvm::json::Object{
+      {"manifest", int64_t(contents.manifest.size())},
+      {"host_code", int64_t(contents.hostCode.size())},
+      {"packed_parameters", int64_t(contents.packedParameters.size())}};
   stream << llvm::formatv("{0:2}\n", *manifest);
   return llvm::Error::success();
 }

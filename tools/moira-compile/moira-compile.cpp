@@ -8,7 +8,9 @@
 #include "io/AtomicFile.h"
 #include "moira/JIT/HostCompiler.h"
 #include "moira/JIT/ParseProgram.h"
+#include "moira/JIT/Variants.h"
 #include "moira/Target/Link.h"
+#include "support/Adapt.h"
 #include "support/CommandLine.h"
 
 #include "llvm/IR/LLVMContext.h"
@@ -85,9 +87,19 @@ struct CommandLine {
   cl::list<std::string> disableFusion{
       "disable-fusion", cl::CommaSeparated, cl::value_desc("names"),
       cl::cat(category), cl::desc(disableFusionHelp())};
-  cl::opt<std::string> grid{
-      "grid", cl::init("1"), cl::value_desc("ranks"), cl::cat(category),
-      cl::desc("Ranks that run the program together (default: 1)")};
+  cl::list<std::string> grid{
+      "grid", cl::CommaSeparated, cl::value_desc("ranks"), cl::cat(category),
+      cl::desc("Ranks that run the program together, or several numbers of "
+               "them, of which a run takes one (default: 1)")};
+  cl::opt<std::string> variants{
+      "variants", cl::value_desc("list"), cl::cat(category),
+      cl::desc("Put several variants into the bundle: \"r=auto "
+               "schedule=equal,groups rows=decode,prefill\" is all that are "
+               "legal; r takes numbers, too")};
+  cl::opt<std::string> remarks{
+      "remarks-filter", cl::value_desc("regex"), cl::cat(category),
+      cl::desc("Print remarks of these categories, such as moe-variants, "
+               "which names what was left out and why")};
   cl::opt<std::string> copies{
       "r", cl::init("1"), cl::value_desc("number"), cl::cat(category),
       cl::desc("How often rows travel: 0 gathers weights instead, else a "
@@ -109,17 +121,57 @@ struct CommandLine {
   cl::opt<bool> describe{"describe", cl::cat(category),
                          cl::desc("Print what the bundle holds; with a "
                                   "program, compile it for that")};
+  cl::opt<std::string> calibration{
+      "calibration", cl::value_desc("file"), cl::cat(category),
+      cl::desc("With --describe: predict times for this machine, as moira-run "
+               "--calibrate measured it (default: an assumed machine)")};
   cl::opt<bool> json{"json", cl::cat(category),
                      cl::desc("With --describe: print JSON")};
 };
 } // namespace
 
+/// More ranks than this is a mistake in an option.
+static constexpr int64_t most = 65536;
+
+/// Several grids or variants; nothing for one program of one form.
+static llvm::Expected<std::optional<VariantOptions>>
+readVariants(const CommandLine &line, PipelineOptions &pipeline) {
+  VariantOptions variants;
+  if (!line.grid.empty())
+    variants.grids.clear();
+  for (const std::string &text : line.grid) {
+    llvm::Expected<int64_t> ranks = readNumber("grid", text, 1, most);
+    if (!ranks)
+      return ranks.takeError();
+    if (llvm::is_contained(variants.grids, *ranks))
+      return llvm::createStringError(
+          "--grid: expected each number of ranks once, got '" + text +
+          "' twice");
+    variants.grids.push_back(*ranks);
+  }
+  pipeline.ranks = variants.grids.front();
+  if (line.variants.getNumOccurrences() > 0) {
+    for (const cl::Option *other :
+         {(const cl::Option *)&line.copies, (const cl::Option *)&line.schedule,
+          (const cl::Option *)&line.rows})
+      if (other->getNumOccurrences() > 0)
+        return llvm::createStringError("--variants: expected no --" +
+                                       other->ArgStr + " beside it, got one");
+    if (llvm::Error error =
+            parseVariants(line.variants.getValue(), variants, pipeline))
+      return std::move(error);
+    return variants;
+  }
+  if (variants.grids.size() == 1)
+    return std::nullopt;
+  variants.copies = {pipeline.copies};
+  variants.schedules = {pipeline.schedule};
+  return variants;
+}
+
 /// How the program is spread over ranks.
 static llvm::Error readGrid(const CommandLine &line,
                             PipelineOptions &pipeline) {
-  constexpr int64_t most = 65536;
-  if (llvm::Error error = readInto(pipeline.ranks, line.grid, 1, most))
-    return error;
   if (llvm::Error error = readInto(pipeline.copies, line.copies, 0, most))
     return error;
   if (llvm::Error error =
@@ -230,8 +282,17 @@ static llvm::Error describeContents(const CommandLine &line,
                                     const runtime::BundleContents &contents) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  if (llvm::Error error = line.json ? describeJson(contents, stream)
-                                    : describe(contents, line.input, stream))
+  std::optional<runtime::Calibration> calibration;
+  if (!line.calibration.empty()) {
+    llvm::Expected<runtime::Calibration> read =
+        readCalibration(line.calibration);
+    if (!read)
+      return read.takeError();
+    calibration = std::move(*read);
+  }
+  if (llvm::Error error =
+          line.json ? describeJson(contents, calibration, stream)
+                    : describe(contents, line.input, calibration, stream))
     return error;
   return writeOutput(line, text, /*isText=*/true, "");
 }
@@ -251,7 +312,7 @@ static llvm::Error describeBundle(const CommandLine &line) {
 static llvm::Error emitBundle(const CommandLine &line,
                               const HostCompiler &compiler,
                               mlir::ModuleOp module) {
-  llvm::Expected<CompiledObject> compiled = compiler.compile(module);
+  llvm::Expected<CompiledObject> compiled = compiler.emit(module);
   if (!compiled)
     return compiled.takeError();
   auto linked = linkSharedObject(compiled->object->getMemBufferRef());
@@ -273,8 +334,6 @@ static llvm::Error emitBundle(const CommandLine &line,
 static llvm::Error emitCode(const CommandLine &line,
                             const HostCompiler &compiler,
                             mlir::ModuleOp module) {
-  if (llvm::Error error = compiler.lower(module, Phase::Target))
-    return error;
   llvm::LLVMContext context;
   auto translated = compiler.translate(module, context);
   if (!translated)
@@ -294,18 +353,7 @@ static llvm::Error emitCode(const CommandLine &line,
   return writeOutput(line, (*code)->getBuffer(), isText, "o");
 }
 
-static llvm::Error emitPhase(const CommandLine &line,
-                             const HostCompiler &compiler,
-                             mlir::ModuleOp module) {
-  std::optional<Phase> phase = symbolizePhase(line.compileTo);
-  if (!phase)
-    return llvm::createStringError(
-        "--compile-to: expected input, sharded, "
-        "differentiated, scheduled, kernels, bufferized or target, "
-        "got '" +
-        line.compileTo + "'");
-  if (llvm::Error error = compiler.lower(module, *phase))
-    return error;
+static llvm::Error emitPhase(const CommandLine &line, mlir::ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   module->print(stream);
@@ -313,7 +361,30 @@ static llvm::Error emitPhase(const CommandLine &line,
   return writeOutput(line, text, /*isText=*/true, "");
 }
 
+/// Where compilation stops.
+static llvm::Expected<Phase> readPhase(const CommandLine &line,
+                                       bool hasVariants) {
+  if (line.compileTo.empty())
+    return Phase::Target;
+  std::optional<Phase> phase = symbolizePhase(line.compileTo);
+  if (!phase)
+    return llvm::createStringError(
+        "--compile-to: expected input, sharded, "
+        "differentiated, scheduled, kernels, bufferized or target, "
+        "got '" +
+        line.compileTo + "'");
+  if (hasVariants && *phase != Phase::Target)
+    return llvm::createStringError(
+        "--compile-to: expected target where there are several variants or "
+        "grids, got '" +
+        line.compileTo + "' (--dump-phases writes all phases of each)");
+  return *phase;
+}
+
 static llvm::Error run(const CommandLine &line) {
+  if (!line.calibration.empty() && !line.describe)
+    return llvm::createStringError(
+        "--calibration: expected --describe beside it, got none");
   if (line.json && !line.describe)
     return llvm::createStringError(
         "--json: expected --describe beside it, got none");
@@ -333,6 +404,13 @@ static llvm::Error run(const CommandLine &line) {
   llvm::Expected<JitOptions> options = makeOptions(line);
   if (!options)
     return options.takeError();
+  llvm::Expected<std::optional<VariantOptions>> variants =
+      readVariants(line, options->pipeline);
+  if (!variants)
+    return variants.takeError();
+  llvm::Expected<Phase> phase = readPhase(line, variants->has_value());
+  if (!phase)
+    return phase.takeError();
   llvm::Expected<HostCompiler> compiler = HostCompiler::create(*options);
   if (!compiler)
     return compiler.takeError();
@@ -340,12 +418,22 @@ static llvm::Error run(const CommandLine &line) {
   registerDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   WarningPrinter warnings(&context, toolName);
+  if (llvm::Error error = enableRemarks(context, line.remarks))
+    return error;
   llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>> module =
       parseProgram(line.input, context);
   if (!module)
     return module.takeError();
+  if (*variants) {
+    auto merged = lowerVariants(**module, *options, **variants);
+    if (!merged)
+      return merged.takeError();
+    *module = std::move(*merged);
+  } else if (llvm::Error error = compiler->lower(**module, *phase)) {
+    return error;
+  }
   if (!line.compileTo.empty())
-    return emitPhase(line, *compiler, **module);
+    return emitPhase(line, **module);
   if (line.emit == "bundle")
     return emitBundle(line, *compiler, **module);
   return emitCode(line, *compiler, **module);

@@ -31,7 +31,13 @@ llvm::Error LoadedProgram::openBundle() {
   auto file = runtime::BundleFile::open(options.program);
   if (!file.ok())
     return toError(file.status());
-  auto loaded = runtime::Program::load(*file);
+  auto grids = runtime::listGrids((*file)->contents().manifest);
+  if (!grids.ok())
+    return toError(grids.status().within(options.program));
+  // Of several grids the one for the ranks that there are; one grid is checked
+  // against them later.
+  int32_t ranks = grids->size() > 1 ? int32_t(options.jit.pipeline.ranks) : 0;
+  auto loaded = runtime::Program::load(*file, ranks);
   if (!loaded.ok())
     return toError(loaded.status().within(options.program));
   main = *loaded;
@@ -118,7 +124,12 @@ llvm::Error LoadedProgram::compileMain() {
   JitOptions jit = jitOptions();
   jit.pipeline.exposeRouting = options.verify;
   auto started = std::chrono::steady_clock::now();
-  auto program = compile(*module, jit);
+  auto compileAll = [&] {
+    VariantOptions variants = *options.variants;
+    variants.grids = {jit.pipeline.ranks};
+    return compileVariants(*module, jit, variants);
+  };
+  auto program = options.variants ? compileAll() : compile(*module, jit);
   if (!program)
     return program.takeError();
   main = *program;
@@ -159,6 +170,15 @@ std::vector<GateInfo> LoadedProgram::gates(size_t expected) const {
   if (found.size() != expected)
     found.assign(expected, GateInfo());
   return found;
+}
+
+size_t LoadedProgram::replayedGates() const {
+  size_t count = 0;
+  if (options.jit.pipeline.replayRouting)
+    findFunction(*module, entry().name).walk([&](mlir::moe::GateOp gate) {
+      count += gate.getRouter().getExpertChoice() ? 0 : 1;
+    });
+  return count;
 }
 
 std::string LoadedProgram::tokenDependence() const {

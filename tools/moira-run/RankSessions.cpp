@@ -38,7 +38,11 @@ llvm::Expected<std::unique_ptr<RankSessions>>
 RankSessions::create(std::shared_ptr<const Program> program,
                      const RunOptions &options, const Grid &grid,
                      Progress &progress) {
-  std::unique_ptr<RankSessions> made(new RankSessions(grid, options.grad));
+  std::unique_ptr<RankSessions> made(new RankSessions(grid, options));
+  auto statistics = openStatistics(grid, options.adapt);
+  if (!statistics)
+    return statistics.takeError();
+  made->statistics = std::move(*statistics);
   size_t ranks = grid.local().size();
   for (int rank : grid.local()) {
     SessionOptions session;
@@ -47,6 +51,7 @@ RankSessions::create(std::shared_ptr<const Program> program,
     // Only the last step is reported, or the last two: forward and backward.
     session.statisticsSteps = options.grad ? 2 : 1;
     session.communicator = grid.communicator(rank);
+    session.sinks = sinksOf(made->statistics, program->manifest(), rank);
     // One bar for all: ranks read about the same.
     if (made->sessions.empty())
       session.progress = [&progress](int64_t done, int64_t all) {
@@ -92,6 +97,19 @@ llvm::Error RankSessions::setRebalance(const std::string &entry,
   return llvm::Error::success();
 }
 
+llvm::Error RankSessions::adapt(const std::string &entry,
+                                const RunOptions &options) {
+  return startAdapting(grid, sessions, entry, options.grid, options.variant,
+                       choices);
+}
+
+llvm::Error RankSessions::finishAdapting(const std::string &entry) const {
+  if (statistics)
+    if (Status status = statistics->flush(); !status.ok())
+      return toError(status.within("--statistics"));
+  return saveLearned(grid, sessions, entry, choices);
+}
+
 llvm::Expected<int64_t> RankSessions::predictPeak(const std::string &entry,
                                                   const Inputs &inputs) const {
   int64_t all = 0;
@@ -131,6 +149,8 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   results[place].clear();
   if (!grad)
     return session.invoke(entry, views, results[place]);
+  // What training sends because weights have changed is sent here too.
+  session.touchParameters();
   size_t own = manifest.entries[manifest.findEntry(entry)].inputs.size();
   std::vector<TensorView> given(views.begin(), views.begin() + own);
   std::vector<TensorView> of(views.begin() + own, views.end());
@@ -139,6 +159,13 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   std::shared_ptr<const Residuals> residuals;
   MOIRA_RETURN_IF_ERROR(
       session.forward(entry, given, results[place], residuals));
+  // Where tokens have changed in number, those of the inputs do not fit.
+  const EntrySpec &back = manifest.entries[manifest.findEntry(
+      manifest.entries[manifest.findEntry(entry)].backward)];
+  for (size_t i = 0; i < gradients[place].size(); ++i)
+    if (hasTokens(back.results[i]) && !given.empty() &&
+        gradients[place][i].shape[0] != given[0].shape[0])
+      gradients[place][i] = ResultTensor();
   return session.backward(*residuals, of, gradients[place]);
 }
 
@@ -154,6 +181,9 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
     for (int64_t i = 0; i < steps; ++i) {
       if (std::shared_ptr<Communicator> group = grid.communicator(rank))
         group->resetTraffic();
+      if (choices.random)
+        MOIRA_RETURN_IF_ERROR(
+            forceRandom(session, entry, *choices.random, stepsRun + i));
       auto started = steady_clock::now();
       MOIRA_RETURN_IF_ERROR(runOnce(place, entry, views));
       double passed =
@@ -177,6 +207,7 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
   });
   if (!status.ok())
     return toError(status);
+  stepsRun += steps;
   for (auto *list : {&times, &back})
     for (const std::vector<double> &other : *list)
       for (size_t i = 0; i < other.size(); ++i)
@@ -247,14 +278,15 @@ int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
   StepRow step = lastStep(rank);
   const Session &session = *sessions.front();
   LayerPlans plans(session.manifest(), grid.ranks());
+  const int32_t copies = entry.variants[step.variant].copies;
   for (const LayerRow &row : step.layers)
     for (const LayerSpec &layer : entry.layers) {
-      if (layer.index != row.layer || !layer.placement ||
-          layer.placement->copies == 0 || row.matrix.empty())
+      if (layer.index != row.layer || !layer.placement || copies == 0 ||
+          row.matrix.empty())
         continue;
       moira_exchange exchange{};
       exchange.placement = {layer.placement->experts, layer.placement->shards,
-                            layer.placement->copies, layer.placement->slots};
+                            copies, layer.placement->slots};
       exchange.direction = MOIRA_TO_EXPERTS;
       exchange.chunks = 1;
       exchange.counts = row.matrix.data();
@@ -390,7 +422,8 @@ RankSessions::joinRows(const TensorSpec &spec, size_t index,
 llvm::Expected<std::vector<ResultTensor>>
 RankSessions::joinResults(const EntrySpec &entry, const Inputs &inputs) {
   std::vector<ResultTensor> joined;
-  for (size_t i = 0; i < results[0].size(); ++i) {
+  // Residuals are for a way back, each rank's for its own.
+  for (int64_t i = 0; i < entry.ownResults(); ++i) {
     auto whole = joinRows(entry.results[i], i, results, inputs);
     if (!whole)
       return whole.takeError();

@@ -54,6 +54,12 @@ public:
                       const ShadowChoice &shadows);
   /// Moves experts after each so many steps of an entry.
   llvm::Error setRebalance(const std::string &entry, int64_t steps);
+  /// Makes them decide, where the options say so.
+  llvm::Error adapt(const std::string &entry, const RunOptions &options);
+  /// After the last step: writes what was learned and what steps took.
+  llvm::Error finishAdapting(const std::string &entry) const;
+  /// Why the last step of this process's first rank ran with its plans.
+  const runtime::Session &first() const { return *sessions.front(); }
   /// The peak of this process's ranks together, weights included.
   llvm::Expected<int64_t> predictPeak(const std::string &entry,
                                       const Inputs &inputs) const;
@@ -82,7 +88,8 @@ public:
   int threads() const { return sessions.front()->threads(); }
 
 private:
-  RankSessions(const Grid &grid, bool grad) : grid(grid), grad(grad) {}
+  RankSessions(const Grid &grid, const RunOptions &options)
+      : grid(grid), choices(options.adapt), grad(options.grad) {}
 
   size_t placeOf(int rank) const { return rank - grid.local().front(); }
   /// The last step; with a way back, that of the forward pass.
@@ -98,6 +105,9 @@ private:
   int64_t countRows(const runtime::EntrySpec &entry, int rank) const;
 
   const Grid &grid;
+  const AdaptChoices &choices;
+  std::shared_ptr<runtime::JsonLinesFile> statistics; ///< null: none
+  int64_t stepsRun = 0;
   std::vector<std::unique_ptr<runtime::Session>> sessions;
   const bool grad;
   std::vector<std::vector<runtime::ResultTensor>> results;   ///< by session

@@ -110,6 +110,10 @@ static void printLayer(const LayerRow &layer, llvm::raw_ostream &stream) {
   stream << "layer " << layer.layer << ": " << layer.counts.size()
          << " experts, " << layer.routed << " rows, " << layer.dropped
          << " dropped";
+  if (*layer.reason != 0)
+    stream << "; degree " << layer.plan.degree
+           << (layer.plan.exchange == 1 ? ", hierarchical" : ", linear") << ", "
+           << layer.shadows.size() << " shadows: " << layer.reason;
   if (layer.counts.empty()) {
     stream << '\n';
     return;
@@ -202,6 +206,8 @@ void Report::print(llvm::raw_ostream &stream) const {
     stream << ", residuals "
            << formatBytes(static_cast<double>(memory.residuals));
   stream << ")\n";
+  stream << explanation;
   if (verification)
     printVerification(*verification, stream);
+  printQualified(qualified, stream);
 }

@@ -25,12 +25,18 @@ static json::Object partsToJson(const PartSeconds &seconds) {
 }
 
 static json::Object layerToJson(const LayerRow &layer) {
-  return json::Object{{"layer", layer.layer},
-                      {"routed", layer.routed},
-                      {"dropped", layer.dropped},
-                      {"counts", json::Array(layer.counts)},
-                      {"sizes", json::Array(layer.sizes)},
-                      {"seconds", partsToJson(layer.seconds)}};
+  return json::Object{
+      {"layer", layer.layer},
+      {"routed", layer.routed},
+      {"dropped", layer.dropped},
+      {"counts", json::Array(layer.counts)},
+      {"sizes", json::Array(layer.sizes)},
+      {"seconds", partsToJson(layer.seconds)},
+      {"plan", json::Object{{"degree", layer.plan.degree},
+                            {"exchange", layer.plan.exchange},
+                            {"shadows", json::Array(layer.shadows)},
+                            {"reason", layer.reason},
+                            {"predicted", layer.predicted}}}};
 }
 
 static json::Object verificationToJson(const Verification &check) {
@@ -94,7 +100,15 @@ void Report::printJson(llvm::raw_ostream &stream) const {
   }
   if (ranks.size() > 1)
     object["ranks"] = ranksToJson(*this);
+  if (!steps.empty())
+    object["steps"] = json::Array(steps);
+  if (!plans.empty())
+    object["plans"] = json::Array(plans);
+  if (!explanationJson.empty())
+    object["explain"] = llvm::cantFail(json::parse(explanationJson));
   if (verification)
     object["verify"] = verificationToJson(*verification);
+  if (!qualified.empty())
+    object["variants"] = qualifiedToJson(qualified);
   stream << llvm::formatv("{0:2}\n", json::Value(std::move(object)));
 }

@@ -4,14 +4,18 @@
 // Runs a program: compiles it in memory or loads a bundle, finds or makes its
 // inputs and weights, runs it, and says what happened.
 
+#include "Calibrate.h"
 #include "Inputs.h"
 #include "LoadedProgram.h"
 #include "Options.h"
 #include "Outputs.h"
 #include "RankSessions.h"
 #include "Report.h"
+#include "StepRun.h"
+#include "VariantChoice.h"
 #include "Verify.h"
 #include "Weights.h"
+#include "io/AtomicFile.h"
 #include "support/Progress.h"
 #include "support/SlotTable.h"
 
@@ -48,9 +52,12 @@ private:
   llvm::Error checkMemory();
   llvm::Error fill();
   llvm::Error bind();
+  llvm::Expected<int> measure();
   llvm::Error runSteps();
   llvm::Error gather();
+  llvm::Error runVariants();
   void describe();
+  llvm::Error explain();
   llvm::Error finish();
 
   /// What is written, but for gradients of parameters.
@@ -130,8 +137,15 @@ std::vector<TensorSpec> Run::outputSpecs() const {
 
 /// What the steps run with.
 llvm::Error Run::plan() {
-  if (!options.variant.empty())
-    if (llvm::Error error = sessions->setVariant(entryName(), options.variant))
+  int64_t rows = 0;
+  for (int rank = 0; rank < grid->ranks(); ++rank)
+    rows = std::max(rows, inputs->rowsOf(rank).count);
+  llvm::Expected<std::string> variant =
+      chooseVariant(program->entry(), options, rows);
+  if (!variant)
+    return variant.takeError();
+  if (!variant->empty())
+    if (llvm::Error error = sessions->setVariant(entryName(), *variant))
       return error;
   PlanOptions plan;
   plan.degree = options.grid.degree;
@@ -143,9 +157,11 @@ llvm::Error Run::plan() {
   plan.slotTable = std::move(*table);
   if (llvm::Error error = sessions->setPlan(plan, options.grid.shadows))
     return error;
-  if (options.grid.rebalance == 0)
-    return llvm::Error::success();
-  return sessions->setRebalance(entryName(), options.grid.rebalance);
+  if (options.grid.rebalance > 0)
+    if (llvm::Error error =
+            sessions->setRebalance(entryName(), options.grid.rebalance))
+      return error;
+  return sessions->adapt(entryName(), options);
 }
 
 /// Refuses what cannot fit, before weights are read and inputs made.
@@ -177,9 +193,9 @@ llvm::Error Run::checkMemory() {
 }
 
 /// The tokens of this process's ranks; of all ranks where this process compares
-/// with the oracle.
+/// with the oracle, or ranks do not always have the same ones.
 llvm::Error Run::fill() {
-  if (grid->isFirst() && options.verify)
+  if ((grid->isFirst() && options.verify) || options.steps.active())
     return inputs->fill();
   Rows first = inputs->rowsOf(grid->local().front());
   Rows last = inputs->rowsOf(grid->local().back());
@@ -195,8 +211,28 @@ llvm::Error Run::bind() {
   return error;
 }
 
+/// Measures this machine instead of reporting a run.
+llvm::Expected<int> Run::measure() {
+  llvm::Expected<Measurements> measured =
+      calibrate(*program, options, *grid, *sessions);
+  if (!measured)
+    return measured.takeError();
+  if (!grid->isFirst())
+    return 0;
+  std::string text = measured->calibration.toJson();
+  if (llvm::Error error = toError(
+          io::writeFile(options.calibrate, text.data(), int64_t(text.size()))
+              .within("--calibrate")))
+    return error;
+  printMeasurements(*measured, llvm::outs());
+  return 0;
+}
+
 llvm::Error Run::runSteps() {
   report.startSeconds = secondsSince(start);
+  if (options.steps.active())
+    return runDifferentSteps(options, *program, *grid, *sessions, *inputs,
+                             report);
   llvm::Expected<std::vector<double>> times =
       sessions->run(entryName(), *inputs, 1);
   if (!times)
@@ -248,6 +284,25 @@ llvm::Error Run::gather() {
   return llvm::Error::success();
 }
 
+/// One step in each variant.
+llvm::Error Run::runVariants() {
+  for (const VariantSpec &variant : program->entry().variants) {
+    if (llvm::Error error = sessions->setVariant(entryName(), variant.name))
+      return error;
+    if (llvm::Error error = runSteps())
+      return error;
+    if (llvm::Error error = gather())
+      return error;
+    VariantRun &run = report.qualified.emplace_back();
+    run.variant = variant.name;
+    run.numerics = variant.numerics;
+    run.seconds = report.firstSeconds;
+    run.results = std::move(results);
+    run.gradients = std::move(gradients);
+  }
+  return llvm::Error::success();
+}
+
 void Run::describe() {
   const EntrySpec &entry = program->entry();
   const Manifest &manifest = program->program().manifest();
@@ -281,9 +336,31 @@ void Run::describe() {
       report.placement = layer.placement;
 }
 
+/// Why the last step ran with its plans.
+llvm::Error Run::explain() {
+  llvm::Expected<std::string> text =
+      explainText(sessions->first(), entryName());
+  if (!text)
+    return text.takeError();
+  report.explanation = std::move(*text);
+  Result<std::string> json = sessions->first().explainJson(entryName());
+  if (!json.ok())
+    return toError(json.status());
+  report.explanationJson = std::move(*json);
+  return llvm::Error::success();
+}
+
 /// What only the first process does, after all ranks have ended.
 llvm::Error Run::finish() {
-  if (options.verify) {
+  if (options.qualify) {
+    if (llvm::Error error =
+            qualify(*program, options, *inputs, report.qualified, progress))
+      return error;
+    if (options.isBundle)
+      if (llvm::Error error =
+              writeQualified(options, program->entry(), report.qualified))
+        return error;
+  } else if (options.verify) {
     auto verification = verify(*program, options, *inputs, results,
                                gradients ? &*gradients : nullptr, progress);
     if (!verification)
@@ -319,20 +396,35 @@ llvm::Expected<int> Run::run() {
     InterruptGuard guard(*grid);
     if (llvm::Error error = bind())
       return error;
-    if (llvm::Error error = runSteps())
-      return error;
-    if (llvm::Error error = gather())
-      return error;
+    if (!options.calibrate.empty())
+      return measure();
+    if (options.qualify) {
+      if (llvm::Error error = runVariants())
+        return error;
+    } else {
+      if (llvm::Error error = runSteps())
+        return error;
+      if (llvm::Error error = gather())
+        return error;
+    }
     if (llvm::Error error = grid->writeTrace(options.grid.trace))
+      return error;
+    if (llvm::Error error = sessions->finishAdapting(entryName()))
       return error;
   }
   describe();
+  if (options.adapt.explain)
+    if (llvm::Error error = explain())
+      return error;
   // The oracle needs the memory of the weights.
   sessions.reset();
   if (grid->isFirst())
     if (llvm::Error error = finish())
       return error;
-  return report.verification && !report.verification->passed() ? 1 : 0;
+  bool failed = report.verification && !report.verification->passed();
+  for (const VariantRun &run : report.qualified)
+    failed |= grid->isFirst() && !run.passed;
+  return failed ? 1 : 0;
 }
 
 int main(int argc, char **argv) {

@@ -6,11 +6,13 @@
 #include "moira/runtime.h"
 #include "session/BundleFormat.h"
 
+#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/PrettyStackTrace.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace moira;
@@ -139,9 +141,12 @@ std::optional<int64_t> tools::parseBytes(llvm::StringRef text) {
 tools::WarningPrinter::WarningPrinter(mlir::MLIRContext *context,
                                       llvm::StringRef tool)
     : handler(context, [tool = tool.str()](mlir::Diagnostic &diagnostic) {
-        if (diagnostic.getSeverity() != mlir::DiagnosticSeverity::Warning)
+        bool isRemark =
+            diagnostic.getSeverity() == mlir::DiagnosticSeverity::Remark;
+        if (!isRemark &&
+            diagnostic.getSeverity() != mlir::DiagnosticSeverity::Warning)
           return mlir::failure();
-        llvm::errs() << tool << ": warning: ";
+        llvm::errs() << tool << (isRemark ? ": remark: " : ": warning: ");
         if (auto place =
                 llvm::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation()))
           llvm::errs() << place.getFilename().getValue() << ':'
@@ -149,3 +154,24 @@ tools::WarningPrinter::WarningPrinter(mlir::MLIRContext *context,
         llvm::errs() << diagnostic.str() << '\n';
         return mlir::success();
       }) {}
+
+llvm::Error tools::enableRemarks(mlir::MLIRContext &context,
+                                 llvm::StringRef filter) {
+  if (filter.empty())
+    return llvm::Error::success();
+  std::string error;
+  if (!llvm::Regex(filter).isValid(error))
+    return llvm::createStringError(
+        "--remarks-filter: expected a regular expression, got '" + filter +
+        "' (" + error + ")");
+  mlir::remark::RemarkCategories categories;
+  for (auto *kind : {&categories.passed, &categories.missed,
+                     &categories.analysis, &categories.failed})
+    *kind = filter.str();
+  if (mlir::failed(mlir::remark::enableOptimizationRemarks(
+          context, nullptr,
+          std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories,
+          /*printAsEmitRemarks=*/true)))
+    return llvm::createStringError("expected remarks to start, got a failure");
+  return llvm::Error::success();
+}

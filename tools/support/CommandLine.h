@@ -68,7 +68,8 @@ std::string formatBytes(double bytes);
 /// such number, or is negative or too large.
 std::optional<int64_t> parseBytes(llvm::StringRef text);
 
-/// Prints warnings of a context as "TOOL: warning: FILE:LINE:COLUMN: TEXT".
+/// Prints warnings of a context as "TOOL: warning: FILE:LINE:COLUMN: TEXT", and
+/// remarks likewise.
 class WarningPrinter {
 public:
   WarningPrinter(mlir::MLIRContext *context, llvm::StringRef tool);
@@ -76,6 +77,10 @@ public:
 private:
   mlir::ScopedDiagnosticHandler handler;
 };
+
+/// Lets a context print the remarks whose category matches a regular
+/// expression; none for an empty one. Also needs a WarningPrinter.
+llvm::Error enableRemarks(mlir::MLIRContext &context, llvm::StringRef filter);
 
 } // namespace moira::tools
 

@@ -7,6 +7,7 @@
 #include "collective/InProcess.h"
 #include "collective/VirtualClock.h"
 #include "io/AtomicFile.h"
+#include "support/Adapt.h"
 #include "support/CommandLine.h"
 
 #include "llvm/ADT/SmallString.h"
@@ -105,12 +106,19 @@ Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   settings.timeoutSeconds = options.timeoutSeconds;
   settings.ranksPerNode = options.ranksPerNode;
   std::shared_ptr<VirtualNetwork> network;
+  std::shared_ptr<const Calibration> calibration;
   if (options.virtualClock) {
     auto made = makeNetwork(launch, options, ranks);
     if (!made)
       return made.takeError();
     network = std::move(*made);
     grid->virtualClock = true;
+    if (!options.clockCalibration.empty()) {
+      auto costs = readCalibration(options.clockCalibration);
+      if (!costs)
+        return costs.takeError();
+      calibration = std::make_shared<const Calibration>(std::move(*costs));
+    }
     if (settings.ranksPerNode == 0 && !options.topology.empty())
       settings.ranksPerNode = network->description().ranksPerNode();
   }
@@ -120,7 +128,9 @@ Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   for (std::unique_ptr<Transport> &end : *ends) {
     grid->own.push_back(end->rank());
     if (network)
-      settings.clock = std::make_shared<VirtualClock>(network, /*factor=*/1);
+      settings.clock =
+          calibration ? std::make_shared<VirtualClock>(network, calibration)
+                      : std::make_shared<VirtualClock>(network, /*factor=*/1);
     if (!options.trace.empty()) {
       settings.trace = std::make_shared<TraceRecorder>(end->rank());
       grid->traces.push_back(settings.trace);
@@ -168,22 +178,24 @@ Status Grid::agree(const Action &action) const {
   });
 }
 
+std::string Grid::fileOf(llvm::StringRef path) const {
+  if (own.size() == size_t(rankCount))
+    return path.str();
+  llvm::StringRef extension = llvm::sys::path::extension(path);
+  return (path.drop_back(extension.size()) + "." + llvm::Twine(own.front()) +
+          extension)
+      .str();
+}
+
 llvm::Error Grid::writeTrace(llvm::StringRef path) const {
   if (traces.empty())
     return llvm::Error::success();
   std::vector<TraceEvents> events;
   for (const auto &trace : traces)
     events.push_back(trace->events());
-  llvm::SmallString<128> file(path);
-  if (own.size() < size_t(rankCount)) {
-    llvm::StringRef extension = llvm::sys::path::extension(path);
-    file = (path.drop_back(extension.size()) + "." + llvm::Twine(own.front()) +
-            extension)
-               .str();
-  }
   std::string text = toChromeTrace(events);
-  return toError(io::writeFile(file.str().str(), text.data(), text.size())
-                     .within("--trace"));
+  return toError(
+      io::writeFile(fileOf(path), text.data(), text.size()).within("--trace"));
 }
 
 //===----------------------------------------------------------------------===//

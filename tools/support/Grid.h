@@ -63,8 +63,10 @@ public:
   Status run(const Action &action) const;
   /// The same, after which all ranks of all processes have one outcome.
   Status agree(const Action &action) const;
+  /// The name of a file that each process writes its own of: one that has not
+  /// all ranks puts its first rank before the extension.
+  std::string fileOf(llvm::StringRef path) const;
   /// Writes what the ranks of this process did when, where that was asked for.
-  /// A process that has not all ranks puts its own into the file's name.
   llvm::Error writeTrace(llvm::StringRef path) const;
 
   Grid(const Grid &) = delete;

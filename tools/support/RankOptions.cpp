@@ -50,6 +50,10 @@ RankCommandLine::RankCommandLine(cl::OptionCategory &category)
                      "links of --topology (default: real)")),
       topology("topology", cl::value_desc("file"), cl::cat(category),
                cl::desc("Links between ranks, for --clock virtual: JSON")),
+      clockCalibration(
+          "clock-calibration", cl::value_desc("file"), cl::cat(category),
+          cl::desc("What compute takes, for --clock virtual: a calibration, "
+                   "JSON (default: CPU time of this machine)")),
       trace("trace", cl::value_desc("file"), cl::cat(category),
             cl::desc("Write what each rank did when: JSON for Perfetto and "
                      "chrome://tracing")),
@@ -183,12 +187,17 @@ static llvm::Error readSlotTable(const RankCommandLine &line,
 }
 
 static llvm::Error checkTogether(const RankOptions &options) {
-  if (!options.topology.empty() && !options.virtualClock)
-    return llvm::createStringError(
-        "--topology: expected --clock virtual beside it, got --clock real");
-  if (!options.topology.empty() && !llvm::sys::fs::exists(options.topology))
-    return llvm::createStringError("--topology: " + options.topology +
-                                   ": expected a file, got none");
+  for (auto [option, file] :
+       {std::pair{"--topology", &options.topology},
+        std::pair{"--clock-calibration", &options.clockCalibration}}) {
+    if (!file->empty() && !options.virtualClock)
+      return llvm::createStringError(
+          llvm::Twine(option) +
+          ": expected --clock virtual beside it, got --clock real");
+    if (!file->empty() && !llvm::sys::fs::exists(*file))
+      return llvm::createStringError(llvm::Twine(option) + ": " + *file +
+                                     ": expected a file, got none");
+  }
   llvm::StringRef folder = llvm::sys::path::parent_path(options.trace);
   if (!folder.empty() && !llvm::sys::fs::is_directory(folder))
     return llvm::createStringError("--trace: " + options.trace +
@@ -212,9 +221,11 @@ llvm::Error RankCommandLine::read(RankOptions &options) const {
     return choice.takeError();
   options.shadows = std::move(*choice);
   options.topology = topology;
+  options.clockCalibration = clockCalibration;
   options.trace = trace;
-  for (const cl::opt<std::string> *option : {&copies, &schedule, &spareSlots})
-    if (options.compiledOption.empty() && option->getNumOccurrences() > 0)
-      options.compiledOption = option->ArgStr.str();
+  options.givesCopies = copies.getNumOccurrences() > 0;
+  options.givesSchedule = schedule.getNumOccurrences() > 0;
+  if (spareSlots.getNumOccurrences() > 0)
+    options.compiledOption = spareSlots.ArgStr.str();
   return checkTogether(options);
 }

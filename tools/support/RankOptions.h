@@ -27,7 +27,9 @@ struct RankOptions {
   int32_t exchange = 0; ///< 0 linear, 1 hierarchical
   bool virtualClock = false;
   std::string topology; ///< file; empty: none
-  std::string trace;    ///< file; empty: none
+  /// File of what compute takes on the virtual clock; empty: CPU time.
+  std::string clockCalibration;
+  std::string trace; ///< file; empty: none
   double timeoutSeconds = 60;
   std::string slotTable; ///< file or "permuted:SEED"; empty: in order
   ShadowChoice shadows;
@@ -39,6 +41,9 @@ struct RankOptions {
   int64_t spareSlots = 0;
   int64_t hiddenBlocks = 0; ///< 0: as many as the ranks need
   mlir::moe::Schedule schedule = mlir::moe::Schedule::Equal;
+  /// Whether --r and --schedule were given: a program with several variants
+  /// has one for them.
+  bool givesCopies = false, givesSchedule = false;
   /// The first option given that only a compilation can follow; empty: none.
   std::string compiledOption;
 };
@@ -51,8 +56,8 @@ struct RankCommandLine {
   llvm::Error read(RankOptions &options) const;
 
   llvm::cl::opt<std::string> ranks, ranksPerNode, copies, degree, exchange,
-      schedule, clock, topology, trace, timeout, slotTable, shadows, rebalance,
-      spareSlots, hiddenBlocks, communicator;
+      schedule, clock, topology, clockCalibration, trace, timeout, slotTable,
+      shadows, rebalance, spareSlots, hiddenBlocks, communicator;
 };
 
 /// Reads "5,0,7,3".

@@ -7,8 +7,12 @@
 #include "Runtime/AdaptiveProgram.h"
 #include "base/Draws.h"
 #include "session/Adaptation.h"
+#include "session/StatisticsJson.h"
+
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <set>
 
@@ -22,9 +26,11 @@ using P = AdaptiveProgram;
 
 /// A rank's session of the program.
 struct RankSession {
-  explicit RankSession(Communicator &group, const char *gathered = "f32")
+  explicit RankSession(Communicator &group, const char *gathered = "f32",
+                       std::vector<std::shared_ptr<StatisticsSink>> sinks = {})
       : rank(group.rank()) {
     SessionOptions options;
+    options.sinks = std::move(sinks);
     options.threads = 1;
     options.statisticsSteps = 2;
     // The test's own communicator ends after the session.
@@ -59,7 +65,6 @@ CommunicatorOptions twoNodes() {
   options.ranksPerNode = 2;
   return options;
 }
-
 
 std::string fileOf(const char *name) {
   return (std::filesystem::path(testing::TempDir()) / name).string();
@@ -334,4 +339,45 @@ TEST(AdaptingSession, TenThousandStepsHoldNoMoreMemory) {
     EXPECT_EQ(after.workspace, before.workspace);
     return Status();
   });
+}
+
+TEST(AdaptingSession, StepsAreLinesOfJson) {
+  std::string path = fileOf("adapting-session.jsonl");
+  auto file = JsonLinesFile::open(path);
+  ASSERT_OK(file.status());
+  const Manifest manifest = P::manifest();
+  expectRanks(P::ranks, {}, [&](Communicator &group) {
+    RankSession rank(
+        group, "f32",
+        {std::make_shared<JsonLinesSink>(*file, manifest, group.rank())});
+    EXPECT_OK(rank.session->adapt("main", AdaptOptions()));
+    for (int step = 0; step < 3; ++step)
+      MOIRA_RETURN_IF_ERROR(rank.step(step));
+    return Status();
+  });
+  ASSERT_OK((*file)->flush());
+  std::ifstream lines(path);
+  std::set<std::pair<int, int>> seen;
+  for (std::string line; std::getline(lines, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    seen.insert({json["rank"].get<int>(), json["step"].get<int>()});
+    EXPECT_EQ(json["entry"], "main");
+    EXPECT_EQ(json["layers"].size(), size_t(P::layers));
+    const nlohmann::json &layer = json["layers"][1];
+    EXPECT_EQ(layer["matrix"].size(), size_t(P::ranks));
+    // A rank's own row of the matrix is what it routed.
+    EXPECT_EQ(layer["matrix"][json["rank"].get<int>()], layer["counts"]);
+    EXPECT_EQ(layer["routed"], json["rows"]);
+    EXPECT_EQ(layer.contains("predicted"), json["step"] > 0);
+    double parts = 0;
+    for (const auto &part : layer["parts"])
+      parts += part.get<double>();
+    EXPECT_DOUBLE_EQ(layer["seconds"], parts);
+  }
+  EXPECT_EQ(seen.size(), size_t(3 * P::ranks));
+  std::filesystem::remove(path);
+  EXPECT_ERROR(
+      JsonLinesFile::open(fileOf("no-such-folder/x")).status(), MOIRA_NOT_FOUND,
+      concat("expected a file that can be written, got '",
+             fileOf("no-such-folder/x"), "': No such file or directory"));
 }

@@ -39,6 +39,9 @@ public:
   llvm::Expected<std::unique_ptr<llvm::Module>>
   translate(mlir::ModuleOp module, llvm::LLVMContext &context) const;
 
+  /// Machine code of a module at the end of phase target.
+  llvm::Expected<CompiledObject> emit(mlir::ModuleOp module) const;
+
   /// All steps; changes `module`.
   llvm::Expected<CompiledObject> compile(mlir::ModuleOp module) const;
 
@@ -54,6 +57,8 @@ llvm::Expected<std::string> getManifest(mlir::ModuleOp module);
 
 /// The symbols that the runtime looks up, with repetitions.
 std::vector<std::string> listSymbols(const runtime::Manifest &manifest);
+/// The same for all grids of a manifest's text.
+llvm::Expected<std::vector<std::string>> listSymbols(llvm::StringRef manifest);
 
 } // namespace moira
 

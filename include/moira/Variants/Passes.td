@@ -39,4 +39,30 @@ def CreateVariantsPass : Pass<"moe-create-variants", "::mlir::ModuleOp"> {
                            "::mlir::moe::MoEDialect"];
 }
 
+def FoldFunctionsPass : Pass<"moe-fold-functions", "::mlir::ModuleOp"> {
+  let summary = "keep one of functions that are the same";
+  let description = [{
+    Variants and grids of one program share much of their code: bodies of loops,
+    pack functions. Of internal functions and constants of the LLVM dialect with
+    the same content the first one is kept, and all uses name it. Names and
+    locations do not count. Callers of functions that have become one are compared
+    again, until nothing changes. What other objects may name stays.
+
+    ```mlir
+    llvm.func internal @a() { llvm.return }
+    llvm.func internal @b() { llvm.return }
+    llvm.func @c() { llvm.call @b() : () -> () ... }
+    ```
+    becomes
+    ```mlir
+    llvm.func internal @a() { llvm.return }
+    llvm.func @c() { llvm.call @a() : () -> () ... }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numFunctions", "num-functions", "functions that others replace">,
+    Statistic<"numGlobals", "num-globals", "constants that others replace">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 #endif // MOIRA_VARIANTS_PASSES_TD

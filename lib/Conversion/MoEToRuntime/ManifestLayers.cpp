@@ -80,8 +80,7 @@ json::Array ManifestWriter::describeWeights(func::FuncOp step,
         continue;
       const json::Object &known = *parameters[row].getAsObject();
       // Rows of one parameter have one gradient.
-      int64_t gradient =
-          isFirst ? getSliceBytes(step, i) : 0;
+      int64_t gradient = isFirst ? getSliceBytes(step, i) : 0;
       isFirst = false;
       auto shard = step.getArgAttrOfType<ShardAttr>(i, kShardAttrName);
       list.push_back(json::Object{
