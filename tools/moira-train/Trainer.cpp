@@ -7,6 +7,7 @@
 #include "base/Pool.h"
 #include "io/CheckpointSource.h"
 #include "session/Checkpoint.h"
+#include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "support/CommandLine.h"
 #include "support/SlotTable.h"
@@ -130,6 +131,12 @@ Trainer::create(std::shared_ptr<const Program> program,
           startAdapting(grid, made->sessions, made->entry->name, options.grid,
                         /*variant=*/"", options.adapt))
     return error;
+  for (auto &session : made->sessions)
+    if (options.grid.rebalance > 0)
+      if (Status status =
+              session->countLoads(made->entry->name, RebalanceOptions());
+          !status.ok())
+        return toError(status.within("--rebalance"));
   return made;
 }
 
@@ -353,7 +360,12 @@ Status Trainer::runStep(int rank, const std::vector<Batch> &parts,
       update.gradientScale *=
           std::min(1.0, options.clip / (result.norm + 1e-6));
   }
-  return own.update(update);
+  MOIRA_RETURN_IF_ERROR(own.update(update));
+  // Nothing is on its way between two steps.
+  if (options.grid.rebalance == 0 ||
+      (stepNumber + 1) % options.grid.rebalance != 0)
+    return Status();
+  return own.rebalance(entry->name).status();
 }
 
 llvm::Expected<TrainStep> Trainer::step(int64_t number,
