@@ -108,6 +108,13 @@ public:
   Status setPlan(const PlanOptions &plan);
   /// The same for one layer, by its index in the manifest.
   Status setPlan(int64_t layer, const PlanOptions &plan);
+  /// Gives a layer, and those that share parameters with it, another lasting
+  /// table and brings what slots hold to where it has them: weights, states of
+  /// the optimizer, kept gradients. Nothing is bound again; shadows end, the
+  /// rest of the plan stays. Handles of earlier forward steps are refused where
+  /// something moved. On failure while bytes move no parameter is bound and the
+  /// optimizer begins again. Of several ranks collective, with equal tables.
+  Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
 
   /// Runs one step. `results` may be empty (all allocated) or have one
   /// element per result. On failure no result is allocated, the content of
@@ -125,6 +132,10 @@ public:
   Status adapt(const std::string &entry, const AdaptOptions &options);
   Status stopAdapting(const std::string &entry);
   // Of an entry that adapts:
+  /// How many tokens all ranks together bring to the next step, the same number
+  /// on all ranks: whoever makes batches knows, and plans need not lag behind
+  /// sizes that change. -1: not known.
+  Status announceTokens(const std::string &entry, int64_t tokens);
   /// From the next step on all layers run this candidate, named as
   /// Candidate::describe does; empty: they are decided again. On all ranks
   /// alike.

@@ -60,6 +60,12 @@ struct Session::Impl {
   // SessionPlans.cpp.
   Status setPlan(std::optional<int64_t> layer, const PlanOptions &plan);
 
+  // SessionMoves.cpp.
+  Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
+  Status agreeOnMove(const std::vector<std::vector<int32_t>> &tables);
+  std::vector<std::pair<void *, int64_t>> keptOf(int row);
+  Status moveRow(int row, const std::vector<int32_t> &after);
+
   // SessionAdapt.cpp.
   Status adaptPlan(int entry, StepPlan &given);
   Status followAdaptation(int entry, StepPlan &given);

@@ -308,8 +308,10 @@ void Run::describe() {
   report.grid = options.grid;
   report.transport = grid->transport();
   for (const LayerSpec &layer : entry.layers)
-    if (layer.placement && !report.placement)
+    if (layer.placement && !report.placement) {
       report.placement = layer.placement;
+      report.placement->copies = entry.variants[report.step.variant].copies;
+    }
 }
 
 /// Why the last step ran with its plans.
