@@ -143,6 +143,10 @@ public:
   Status adapt(const std::string &entry, const AdaptOptions &options);
   Status stopAdapting(const std::string &entry);
   // Of an entry that adapts:
+  /// How many tokens all ranks together bring to the next step, the same number
+  /// on all ranks: whoever makes batches knows, and plans need not lag behind
+  /// sizes that change. -1: not known.
+  Status announceTokens(const std::string &entry, int64_t tokens);
   /// From the next step on all layers run this candidate, named as
   /// Candidate::describe does; empty: they are decided again. On all ranks
   /// alike.

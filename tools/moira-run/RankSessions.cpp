@@ -184,6 +184,8 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
       if (choices.random)
         MOIRA_RETURN_IF_ERROR(
             forceRandom(session, entry, *choices.random, stepsRun + i));
+      if (choices.adapt)
+        MOIRA_RETURN_IF_ERROR(session.announceTokens(entry, inputs.tokens()));
       auto started = steady_clock::now();
       MOIRA_RETURN_IF_ERROR(runOnce(place, entry, views));
       double passed =
