@@ -217,6 +217,23 @@ TEST(Merge, NamesTheFirstDifference) {
   }
 }
 
+TEST(Merge, MarksAndNotesInAllGrids) {
+  std::string json = serializeGrids({gridOf(1), gridOf(2)});
+  std::string variant = testManifest().entries[0].variants[0].name;
+  Result<std::string> marked =
+      qualifyVariants(json, 2, "on2", false, {{variant, "target"}});
+  ASSERT_TRUE(marked.ok()) << marked.status().message;
+  Result<std::string> noted = addNotes(*marked, {"a note"});
+  ASSERT_TRUE(noted.ok()) << noted.status().message;
+  Result<Manifest> one = Manifest::parse(*noted, 1);
+  Result<Manifest> two = Manifest::parse(*noted, 2);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_NE(one->entries[0].variants[0].qualified, "target");
+  EXPECT_EQ(two->entries[0].variants[0].qualified, "target");
+  EXPECT_EQ(one->notes, std::vector<std::string>{"a note"});
+  EXPECT_FALSE(qualifyVariants("{", 1, "on1", false, {}).ok());
+}
+
 TEST(Predictions, GrowWithRowsAndRanksHaveSome) {
   EntrySpec entry = unit("a", 1).entries[0];
   entry.variants.push_back(entry.variants[0]);
