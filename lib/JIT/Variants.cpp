@@ -248,7 +248,7 @@ llvm::Expected<OwningOpRef<ModuleOp>> VariantCompiler::run() {
                                      "have r = " +
                                      llvm::Twine(r) +
                                      ", got none: " + lastReason);
-  return mergeUnits(std::move(grids));
+  return mergeUnits(std::move(grids), pipeline.hiddenBlocks);
 }
 
 llvm::Expected<OwningOpRef<ModuleOp>>

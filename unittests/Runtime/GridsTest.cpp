@@ -23,14 +23,20 @@ static GridManifest gridOf(int32_t ranks) {
 }
 
 TEST(Grids, EachIsReadByItsRanks) {
-  std::string json = serializeGrids({gridOf(1), gridOf(2), gridOf(8)});
+  std::vector<GridManifest> all{gridOf(1), gridOf(2), gridOf(8)};
+  for (GridManifest &grid : all) {
+    grid.manifest.hiddenBlocks = 4;
+    grid.manifest.notes = {"a note"};
+  }
+  std::string json = serializeGrids(all);
   Result<std::vector<int32_t>> grids = listGrids(json);
   ASSERT_TRUE(grids.ok()) << grids.status().message;
   EXPECT_EQ(*grids, (std::vector<int32_t>{1, 2, 8}));
-  for (int32_t ranks : *grids) {
-    Result<Manifest> manifest = Manifest::parse(json, ranks);
+  for (const GridManifest &grid : all) {
+    Result<Manifest> manifest = Manifest::parse(json, grid.ranks);
     ASSERT_TRUE(manifest.ok()) << manifest.status().message;
-    EXPECT_EQ(manifest->serialize(), gridOf(ranks).manifest.serialize());
+    EXPECT_EQ(manifest->hiddenBlocks, 4);
+    EXPECT_EQ(manifest->serialize(), grid.manifest.serialize());
   }
 }
 
