@@ -68,6 +68,12 @@ Status Adaptation::decideLayers() {
       MOIRA_RETURN_IF_ERROR(follow(i, done));
     return Status();
   }
+  for (const Layer &layer : layers)
+    if (layer.toldStep != done - 1)
+      return Status(MOIRA_FAILED,
+                    concat("adapt: layer ", layer.index,
+                           ": expected the counts of all ranks in each step, "
+                           "got none in the last one"));
   EntryChoice::Choice chosen;
   for (size_t i = 0; i < layers.size(); ++i)
     MOIRA_RETURN_IF_ERROR(deciders[i]->prepare(recordOf(layers[i], done - 1)));
@@ -131,6 +137,7 @@ Result<bool> Adaptation::gathered(size_t index,
                                   const std::vector<RankRecord> &records,
                                   const int32_t *matrix) {
   Layer &layer = layers[index];
+  layer.toldStep = done;
   std::copy_n(matrix, layer.counts.size(), layer.counts.data());
   for (int rank = 0; rank < ranks.ranks; ++rank) {
     layer.told[rank] = records[rank].seconds;

@@ -97,11 +97,11 @@ public:
   const std::vector<double> &seconds() const { return lastSeconds; }
   uint64_t mask() const { return variantMask; }
 
-  /// What all ranks said in a layer, and matrix[ranks, experts] of rows. With
-  /// lag 0 the layer's degree and exchange are decided now, for this step: then
-  /// the result is true and `plan` has them. Variant and shadows stay as they
-  /// are from the first step on, since the code that runs, and the weights that
-  /// travel, begin with the step.
+  /// What all ranks said in a layer, once in each step, and matrix[ranks,
+  /// experts] of rows. With lag 0 the layer's degree and exchange are decided
+  /// now, for this step: then the result is true and `plan` has them. Variant
+  /// and shadows stay as they are from the first step on, since the code that
+  /// runs, and the weights that travel, begin with the step.
   Result<bool> gathered(size_t layer, const std::vector<RankRecord> &records,
                         const int32_t *matrix);
   /// A step with this number is over: its seconds by layer. After a failed one
@@ -146,7 +146,8 @@ private:
     std::vector<int32_t> counts; ///< [ranks, experts]
     std::vector<double> told;
     std::vector<uint64_t> variants, programs;
-    double forward = 0; ///< while its way back is to come
+    int64_t toldStep = -1; ///< that this is of
+    double forward = 0;    ///< while its way back is to come
     AdaptedPlan plan;
     Explanation explanation;
     std::unique_ptr<FlightRecorder> recorder; ///< null: nobody records

@@ -44,6 +44,15 @@ public:
   /// with MOIRA_INVALID_ARGUMENT where a parameter does not fit its table.
   Status place(int rank, int ranks, std::vector<std::vector<int32_t>> tables);
 
+  /// The same tables where bytes have moved: all slots are bound.
+  void follow(std::vector<std::vector<int32_t>> newTables) {
+    tables = std::move(newTables);
+    tables.resize(specs.size());
+  }
+  const std::vector<int32_t> &table(int parameter) const {
+    return tables[parameter];
+  }
+
   /// See Session.
   Status bind(const std::string &name, const TensorView &tensor);
   Status bindSource(ParameterSource &source);

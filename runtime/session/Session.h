@@ -20,6 +20,8 @@
 
 namespace moira::runtime {
 
+class Device;
+
 struct SessionOptions {
   int threads = 0;           ///< 0: one per processor this process may use
   int64_t memoryLimit = 0;   ///< bytes; 0: none
@@ -33,6 +35,8 @@ struct SessionOptions {
   /// The ranks that steps run with; null: this one alone. Of one communicator
   /// one session at a time runs a step.
   std::shared_ptr<Communicator> communicator;
+  /// The GPU that a program for one runs on.
+  std::shared_ptr<Device> device;
   /// Called while parameters are bound, one call at a time, from any thread.
   std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
 };
@@ -108,6 +112,13 @@ public:
   Status setPlan(const PlanOptions &plan);
   /// The same for one layer, by its index in the manifest.
   Status setPlan(int64_t layer, const PlanOptions &plan);
+  /// Gives a layer, and those that share parameters with it, another lasting
+  /// table and brings what slots hold to where it has them: weights, states of
+  /// the optimizer, kept gradients. Nothing is bound again; shadows end, the
+  /// rest of the plan stays. Handles of earlier forward steps are refused where
+  /// something moved. On failure while bytes move no parameter is bound and the
+  /// optimizer begins again. Of several ranks collective, with equal tables.
+  Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
 
   /// Runs one step. `results` may be empty (all allocated) or have one
   /// element per result. On failure no result is allocated, the content of

@@ -8,6 +8,7 @@
 
 #include "session/Adaptation.h"
 #include "session/Checkpoint.h"
+#include "session/DeviceStep.h"
 #include "session/GradientTable.h"
 #include "session/Optimizer.h"
 #include "session/ParameterTable.h"
@@ -26,6 +27,7 @@ struct Session::Impl {
   Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
 
   // Session.cpp: steps.
+  Status openDevice(std::shared_ptr<Device> given);
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
   Status checkRanks(const EntrySpec &spec) const;
@@ -59,6 +61,12 @@ struct Session::Impl {
 
   // SessionPlans.cpp.
   Status setPlan(std::optional<int64_t> layer, const PlanOptions &plan);
+
+  // SessionMoves.cpp.
+  Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
+  Status agreeOnMove(const std::vector<std::vector<int32_t>> &tables);
+  std::vector<std::pair<void *, int64_t>> keptOf(int row);
+  Status moveRow(int row, const std::vector<int32_t> &after);
 
   // SessionAdapt.cpp.
   Status adaptPlan(int entry, StepPlan &given);
@@ -122,6 +130,7 @@ struct Session::Impl {
   std::shared_ptr<MemoryAccount> account;
   Pool pool;
   std::shared_ptr<Communicator> communicator; ///< null for one rank
+  std::unique_ptr<DeviceStep> device;         ///< null: the processor
   StepContext step;
   ParameterTable parameters;
   RingSink ring;

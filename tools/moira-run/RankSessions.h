@@ -83,6 +83,11 @@ public:
   /// Seconds of all steps by part, of this process's ranks together.
   const runtime::PartSeconds &parts() const { return seconds; }
   void forgetParts() { seconds.fill(0); }
+  /// The next step may have other tokens than the last one.
+  void forgetGradients() {
+    for (std::vector<runtime::ResultTensor> &list : gradients)
+      list.clear();
+  }
   int threads() const { return sessions.front()->threads(); }
 
 private:

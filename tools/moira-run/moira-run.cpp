@@ -307,6 +307,8 @@ void Run::describe() {
   report.variant = entry.variants[report.step.variant].name;
   report.schedule = entry.variants[report.step.variant].schedule;
   report.cpu = manifest.target.cpu;
+  if (options.device.isGPU())
+    report.device = options.device.kind + " " + options.device.arch;
   std::vector<TensorSpec> given = program->signature().inputs;
   for (size_t i = 0; i < given.size(); ++i)
     report.inputs.push_back(concat(
@@ -328,8 +330,10 @@ void Run::describe() {
   report.grid = options.grid;
   report.transport = grid->transport();
   for (const LayerSpec &layer : entry.layers)
-    if (layer.placement && !report.placement)
+    if (layer.placement && !report.placement) {
       report.placement = layer.placement;
+      report.placement->copies = entry.variants[report.step.variant].copies;
+    }
 }
 
 /// Why the last step ran with its plans.

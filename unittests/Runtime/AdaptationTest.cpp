@@ -163,6 +163,16 @@ TEST(Adaptation, VariantsAreChosenByRowsWithinAGroup) {
             "r1-groups-prefill");
 }
 
+TEST(Adaptation, LayersMustTellTheirCounts) {
+  Manifest manifest = P::manifest();
+  auto adaptation = make(manifest, {0, P::ranks, 1}, {});
+  ASSERT_OK(adaptation->next());
+  adaptation->finish(true, 0, {1, 1}, false);
+  EXPECT_ERROR(adaptation->next(), MOIRA_FAILED,
+               "adapt: layer 0: expected the counts of all ranks in each step, "
+               "got none in the last one");
+}
+
 TEST(Adaptation, QualifiedVariantsAlone) {
   Manifest manifest = P::manifest();
   AdaptOptions options;
