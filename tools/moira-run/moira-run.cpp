@@ -157,6 +157,10 @@ llvm::Error Run::plan() {
   plan.slotTable = std::move(*table);
   if (llvm::Error error = sessions->setPlan(plan, options.grid.shadows))
     return error;
+  if (options.grid.rebalance > 0)
+    if (llvm::Error error =
+            sessions->setRebalance(entryName(), options.grid.rebalance))
+      return error;
   return sessions->adapt(entryName(), options);
 }
 
