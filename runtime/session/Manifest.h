@@ -8,6 +8,7 @@
 #define MOIRA_RUNTIME_SESSION_MANIFEST_H
 
 #include "base/Types.h"
+#include "session/DeviceSpec.h"
 
 #include <optional>
 #include <string>
@@ -206,6 +207,8 @@ struct Manifest {
   std::vector<std::string> notes{};
   std::vector<EntrySpec> entries;
   std::vector<ParameterSpec> parameters;
+  /// Of a program for a GPU: its kernels. Steps then need a device.
+  std::optional<DeviceSpec> device{};
 
   /// Index of the only entry that a program would be asked for: no way back of
   /// another, no update. -1 where there is none, or several.

@@ -3,6 +3,7 @@
 //
 // The manifest as JSON: what all grids share, and the grids.
 
+#include "session/ManifestDevice.h"
 #include "session/ManifestGradients.h"
 #include "session/ManifestLayers.h"
 #include "session/ManifestParts.h"
@@ -46,6 +47,8 @@ static Status readHeader(const Reader &root, Status &error,
   if (root.has("notes"))
     for (const Reader &note : root.at("notes").items())
       manifest.notes.push_back(note.text());
+  if (root.has("device"))
+    manifest.device = readDevice(root.at("device"));
   return error;
 }
 
@@ -157,6 +160,8 @@ static Json headerToJson(const Manifest &manifest) {
         {"features", manifest.target.features}}}};
   if (!manifest.notes.empty())
     json["notes"] = manifest.notes;
+  if (manifest.device)
+    json["device"] = deviceToJson(*manifest.device);
   return json;
 }
 

@@ -20,6 +20,8 @@
 
 namespace moira::runtime {
 
+class Device;
+
 struct SessionOptions {
   int threads = 0;           ///< 0: one per processor this process may use
   int64_t memoryLimit = 0;   ///< bytes; 0: none
@@ -33,6 +35,8 @@ struct SessionOptions {
   /// The ranks that steps run with; null: this one alone. Of one communicator
   /// one session at a time runs a step.
   std::shared_ptr<Communicator> communicator;
+  /// The GPU that a program for one runs on.
+  std::shared_ptr<Device> device;
   /// Called while parameters are bound, one call at a time, from any thread.
   std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
 };

@@ -8,6 +8,7 @@
 
 #include "session/Adaptation.h"
 #include "session/Checkpoint.h"
+#include "session/DeviceStep.h"
 #include "session/GradientTable.h"
 #include "session/Optimizer.h"
 #include "session/ParameterTable.h"
@@ -27,6 +28,7 @@ struct Session::Impl {
   Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
 
   // Session.cpp: steps.
+  Status openDevice(std::shared_ptr<Device> given);
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
   Status checkRanks(const EntrySpec &spec) const;
@@ -129,6 +131,7 @@ struct Session::Impl {
   std::shared_ptr<MemoryAccount> account;
   Pool pool;
   std::shared_ptr<Communicator> communicator; ///< null for one rank
+  std::unique_ptr<DeviceStep> device;         ///< null: the processor
   StepContext step;
   ParameterTable parameters;
   RingSink ring;

@@ -143,6 +143,7 @@ llvm::Expected<std::shared_ptr<const runtime::Program>>
 LoadedProgram::compileAs(const CompileAs &as) const {
   JitOptions jit = jitOptions();
   jit.pipeline.oracle = as.oracle;
+  jit.pipeline.device = {}; // comparisons are made on the processor
   jit.pipeline.exposeRouting = as.exposeRouting;
   jit.pipeline.replayRouting = as.replayRouting;
   jit.pipeline.entry = entry().name;

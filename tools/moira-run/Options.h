@@ -6,8 +6,10 @@
 
 #include "StepOptions.h"
 #include "support/Adapt.h"
+#include "support/Devices.h"
 #include "support/RankOptions.h"
 
+#include "base/Log.h"
 #include "moira/JIT/Variants.h"
 #include "moira/jit.h"
 
@@ -48,6 +50,8 @@ struct RunOptions {
   std::optional<VariantOptions> variants;
   int threads = 0;
   int64_t memoryLimit = 0;
+  DeviceChoice device;
+  runtime::LogLevel logLevel = runtime::LogLevel::Quiet;
   JitOptions jit;
 };
 

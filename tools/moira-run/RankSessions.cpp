@@ -48,10 +48,15 @@ RankSessions::create(std::shared_ptr<const Program> program,
     SessionOptions session;
     session.threads = threadsOf(options, grid);
     session.memoryLimit = options.memoryLimit;
+    session.logLevel = options.logLevel;
     // Only the last step is reported, or the last two: forward and backward.
     session.statisticsSteps = options.grad ? 2 : 1;
     session.communicator = grid.communicator(rank);
     session.sinks = sinksOf(made->statistics, program->manifest(), rank);
+    auto device = options.device.open(rank - grid.local().front());
+    if (!device)
+      return device.takeError();
+    session.device = std::move(*device);
     // One bar for all: ranks read about the same.
     if (made->sessions.empty())
       session.progress = [&progress](int64_t done, int64_t all) {

@@ -18,6 +18,7 @@ namespace moira::tools {
 /// What a run did, for a table or JSON.
 struct Report {
   std::string program, entry, variant, cpu, origin;
+  std::string device;              ///< "emulated sm_80"; empty: the processor
   std::vector<std::string> inputs; ///< "x: bf16[256, 2048], random"
   std::string weights;             ///< "random" or a path
   uint64_t seed = 0;

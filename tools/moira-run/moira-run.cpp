@@ -311,6 +311,8 @@ void Run::describe() {
   report.variant = entry.variants[report.step.variant].name;
   report.schedule = entry.variants[report.step.variant].schedule;
   report.cpu = manifest.target.cpu;
+  if (options.device.isGPU())
+    report.device = options.device.kind + " " + options.device.arch;
   std::vector<TensorSpec> given = program->signature().inputs;
   for (size_t i = 0; i < given.size(); ++i)
     report.inputs.push_back(concat(
