@@ -23,7 +23,7 @@ public:
 
   /// Chunks come from `source`; null: from the machine.
   explicit Arena(std::shared_ptr<MemoryAccount> account,
-                 std::shared_ptr<MemorySource> source = {})
+                 std::shared_ptr<BlockSource> source = {})
       : account(std::move(account)), source(std::move(source)) {}
 
   /// `bytes` >= 0 of undefined content, aligned to 64 bytes; valid until the
@@ -58,7 +58,7 @@ private:
   Status keepOne(int64_t bytes);
 
   std::shared_ptr<MemoryAccount> account;
-  std::shared_ptr<MemorySource> source;
+  std::shared_ptr<BlockSource> source;
   std::vector<Chunk> chunks;
   size_t current = 0; ///< chunks behind this one are empty
   int64_t highest = 0;

@@ -87,7 +87,7 @@ void moira::runtime::poisonMemory(void *data, int64_t bytes) {
 
 Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
                                   MemoryKind kind, int64_t bytes,
-                                  std::shared_ptr<MemorySource> source) {
+                                  std::shared_ptr<BlockSource> source) {
   Storage storage;
   if (bytes == 0) {
     storage.address = nothing;
@@ -127,7 +127,7 @@ Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
   return storage;
 }
 
-MemorySource::~MemorySource() = default;
+BlockSource::~BlockSource() = default;
 
 Storage::~Storage() {
   if (!account)

@@ -69,9 +69,9 @@ private:
 void poisonMemory(void *data, int64_t bytes);
 
 /// Memory that is not the machine's own, such as a device's.
-class MemorySource {
+class BlockSource {
 public:
-  virtual ~MemorySource();
+  virtual ~BlockSource();
   /// `bytes` > 0, aligned to 64; null where there are none.
   virtual void *allocate(int64_t bytes) = 0;
   virtual void release(void *memory) = 0;
@@ -95,7 +95,7 @@ public:
   /// From `source`, which is never poisoned; null: from the machine.
   static Result<Storage> allocate(std::shared_ptr<MemoryAccount> account,
                                   MemoryKind kind, int64_t bytes,
-                                  std::shared_ptr<MemorySource> source = {});
+                                  std::shared_ptr<BlockSource> source = {});
 
   void *data() const { return address; }
   int64_t size() const { return bytes; }
@@ -110,7 +110,7 @@ private:
   }
 
   std::shared_ptr<MemoryAccount> account;
-  std::shared_ptr<MemorySource> source; ///< null: the machine
+  std::shared_ptr<BlockSource> source; ///< null: the machine
   MemoryKind kind = MemoryKind::Workspace;
   void *address = nullptr;
   int64_t bytes = 0;

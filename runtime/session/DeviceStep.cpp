@@ -14,7 +14,7 @@ using namespace moira::runtime;
 
 namespace {
 /// Memory of a device.
-class DeviceMemory final : public MemorySource {
+class DeviceMemory final : public BlockSource {
 public:
   explicit DeviceMemory(std::shared_ptr<Device> device)
       : device(std::move(device)) {}
@@ -36,7 +36,7 @@ private:
 DeviceStep::DeviceStep(std::shared_ptr<const Program> givenProgram,
                        std::shared_ptr<Device> device,
                        std::shared_ptr<MemoryAccount> givenAccount,
-                       std::shared_ptr<MemorySource> source)
+                       std::shared_ptr<BlockSource> source)
     : program(std::move(givenProgram)), gpu(std::move(device)),
       account(std::move(givenAccount)), memory(std::move(source)),
       workspace(account, memory) {}
@@ -242,12 +242,11 @@ Status DeviceStep::write(void *to, const void *from, int64_t bytes) {
 // Ranks
 //===----------------------------------------------------------------------===//
 
-Status DeviceStep::settle(const char *function) {
+Status DeviceStep::settle() {
   if (!gpu->isHostAccessible())
     return Status(MOIRA_UNAVAILABLE,
-                  concat(function,
-                         ": expected a device whose memory the host "
-                         "can reach, got ",
+                  concat("expected a device whose memory the host can reach, "
+                         "got ",
                          gpu->name()));
   ++waitCount;
   return gpu->synchronize(queue);

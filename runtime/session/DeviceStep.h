@@ -68,7 +68,7 @@ public:
 
   /// Waits until nothing is queued, so that a transfer may use memory of the
   /// device. MOIRA_UNAVAILABLE where the host cannot reach it.
-  Status settle(const char *function);
+  Status settle();
   /// Keeps the counts that stand in `matrix` for the rest of the step.
   void keepCounts(const int32_t *matrix, int64_t count);
   /// What was kept of `matrix`; null where nothing was.
@@ -83,7 +83,7 @@ private:
   DeviceStep(std::shared_ptr<const Program> program,
              std::shared_ptr<Device> device,
              std::shared_ptr<MemoryAccount> account,
-             std::shared_ptr<MemorySource> memory);
+             std::shared_ptr<BlockSource> memory);
   Status loadKernels();
   Result<std::shared_ptr<Module>> loadImage(int image);
   /// Storage of the device of at least `bytes` in `place`.
@@ -102,7 +102,7 @@ private:
   std::shared_ptr<const Program> program;
   std::shared_ptr<Device> gpu;
   std::shared_ptr<MemoryAccount> account;
-  std::shared_ptr<MemorySource> memory;
+  std::shared_ptr<BlockSource> memory;
   DeviceQueue queue = 0;
   moira_device functions{};
   std::vector<std::shared_ptr<Kernel>> kernels;

@@ -150,13 +150,28 @@ Status runtime::mergeVariants(Manifest &grid, const Manifest &other) {
   return Status();
 }
 
+/// A bundle's manifest with all grids changed.
+template <typename Change>
+static Result<std::string> rewrite(std::string_view json,
+                                   const Change &change) {
+  Result<std::vector<int32_t>> known = listGrids(json);
+  if (!known.ok())
+    return known.status();
+  std::vector<GridManifest> grids;
+  for (int32_t ranks : *known) {
+    Result<Manifest> manifest = Manifest::parse(json, ranks);
+    if (!manifest.ok())
+      return manifest.status();
+    change(ranks, *manifest);
+    grids.push_back({ranks, std::move(*manifest)});
+  }
+  return serializeGrids(grids);
+}
+
 Result<std::string> runtime::qualifyVariants(
     std::string_view json, int32_t ranks, const std::string &entry,
     bool backward,
     const std::vector<std::pair<std::string, std::string>> &levels) {
-  Result<std::vector<int32_t>> known = listGrids(json);
-  if (!known.ok())
-    return known.status();
   auto mark = [&](Manifest &manifest, const std::string &name) {
     int index = manifest.findEntry(name);
     if (index < 0)
@@ -166,18 +181,19 @@ Result<std::string> runtime::qualifyVariants(
         if (variant.name == of)
           variant.qualified = level;
   };
-  std::vector<GridManifest> grids;
-  for (int32_t count : *known) {
-    Result<Manifest> manifest = Manifest::parse(json, count);
-    if (!manifest.ok())
-      return manifest.status();
-    if (count == ranks || known->size() == 1) {
-      mark(*manifest, entry);
-      int index = manifest->findEntry(entry);
-      if (backward && index >= 0)
-        mark(*manifest, manifest->entries[index].backward);
-    }
-    grids.push_back({count, std::move(*manifest)});
-  }
-  return serializeGrids(grids);
+  return rewrite(json, [&](int32_t grid, Manifest &manifest) {
+    if (grid != ranks)
+      return;
+    mark(manifest, entry);
+    int index = manifest.findEntry(entry);
+    if (backward && index >= 0)
+      mark(manifest, manifest.entries[index].backward);
+  });
+}
+
+Result<std::string> runtime::addNotes(std::string_view json,
+                                      const std::vector<std::string> &notes) {
+  return rewrite(json, [&](int32_t, Manifest &manifest) {
+    manifest.notes.insert(manifest.notes.end(), notes.begin(), notes.end());
+  });
 }

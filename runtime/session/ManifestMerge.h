@@ -26,6 +26,10 @@ qualifyVariants(std::string_view json, int32_t ranks, const std::string &entry,
                 bool backward,
                 const std::vector<std::pair<std::string, std::string>> &levels);
 
+/// A bundle's manifest with more notes.
+Result<std::string> addNotes(std::string_view json,
+                             const std::vector<std::string> &notes);
+
 } // namespace moira::runtime
 
 #endif // MOIRA_RUNTIME_SESSION_MANIFESTMERGE_H

@@ -74,7 +74,8 @@ const moira_plan *StepContext::planOf(const char *function, int64_t layer) {
 
 bool StepContext::settle(const char *function) {
   if (gpu)
-    note(function, gpu->settle(function));
+    if (Status status = gpu->settle(); !status.ok())
+      fail(status.code, status.within(function).message);
   return !hasFailed();
 }
 

@@ -23,14 +23,20 @@ static GridManifest gridOf(int32_t ranks) {
 }
 
 TEST(Grids, EachIsReadByItsRanks) {
-  std::string json = serializeGrids({gridOf(1), gridOf(2), gridOf(8)});
+  std::vector<GridManifest> all{gridOf(1), gridOf(2), gridOf(8)};
+  for (GridManifest &grid : all) {
+    grid.manifest.hiddenBlocks = 4;
+    grid.manifest.notes = {"a note"};
+  }
+  std::string json = serializeGrids(all);
   Result<std::vector<int32_t>> grids = listGrids(json);
   ASSERT_TRUE(grids.ok()) << grids.status().message;
   EXPECT_EQ(*grids, (std::vector<int32_t>{1, 2, 8}));
-  for (int32_t ranks : *grids) {
-    Result<Manifest> manifest = Manifest::parse(json, ranks);
+  for (const GridManifest &grid : all) {
+    Result<Manifest> manifest = Manifest::parse(json, grid.ranks);
     ASSERT_TRUE(manifest.ok()) << manifest.status().message;
-    EXPECT_EQ(manifest->serialize(), gridOf(ranks).manifest.serialize());
+    EXPECT_EQ(manifest->hiddenBlocks, 4);
+    EXPECT_EQ(manifest->serialize(), grid.manifest.serialize());
   }
 }
 
@@ -215,6 +221,23 @@ TEST(Merge, NamesTheFirstDifference) {
         << status.message << "\nwithout " << wrong.message;
     EXPECT_EQ(grid.serialize(), before);
   }
+}
+
+TEST(Merge, MarksAndNotesInAllGrids) {
+  std::string json = serializeGrids({gridOf(1), gridOf(2)});
+  std::string variant = testManifest().entries[0].variants[0].name;
+  Result<std::string> marked =
+      qualifyVariants(json, 2, "on2", false, {{variant, "target"}});
+  ASSERT_TRUE(marked.ok()) << marked.status().message;
+  Result<std::string> noted = addNotes(*marked, {"a note"});
+  ASSERT_TRUE(noted.ok()) << noted.status().message;
+  Result<Manifest> one = Manifest::parse(*noted, 1);
+  Result<Manifest> two = Manifest::parse(*noted, 2);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_NE(one->entries[0].variants[0].qualified, "target");
+  EXPECT_EQ(two->entries[0].variants[0].qualified, "target");
+  EXPECT_EQ(one->notes, std::vector<std::string>{"a note"});
+  EXPECT_FALSE(qualifyVariants("{", 1, "on1", false, {}).ok());
 }
 
 TEST(Predictions, GrowWithRowsAndRanksHaveSome) {
