@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How well the cost model predicts. docs/adaptive.md explains."""
 
-from workloads import Workload
+import os
+import statistics
+
+from workloads import EXAMPLES, Workload
 
 LOADS = ("uniform", "zipf:1", "4-of-16", "10-of-64", "one-hot", "one-device",
          "training")
@@ -56,3 +59,28 @@ def measure_model(runner, quick):
     for run in points(quick):
         errors.add(runner.adaptive(run, 9))
     return errors.result()
+
+
+def measure_real(runner, folder):
+    """Two ranks on this machine: calibrated with at most 20 points, then the
+    median step of other loads and plans against what was predicted for it."""
+    program = os.path.join(EXAMPLES, "training.mlir")
+    path = os.path.join(folder, "this-machine.json")
+    two = ["--ranks", "2", "--threads", "1"]
+    runner.call(program, [*two, "--tokens", "4096", "--calibrate", path])
+    rows = []
+    for loads in ("uniform", "zipf:1", "one-hot"):
+        for tokens in (512, 3000):
+            for degree in (1, 4):
+                report = runner.report(program, [
+                    *two, "--tokens", str(tokens), "--loads", loads, "--steps",
+                    "25", "--degree", str(degree), "--adapt", "fixed",
+                    "--calibration", path])
+                steps = report["steps"][5:]
+                took = statistics.median(s["seconds"] for s in steps)
+                said = statistics.median(s["predicted"] for s in steps)
+                rows.append({"loads": loads, "tokens": tokens, "degree": degree,
+                             "seconds": took, "predicted": said,
+                             "error": said / took - 1})
+    return {"mape": sum(abs(r["error"]) for r in rows) / len(rows),
+            "points": len(rows), "rows": rows}

@@ -57,16 +57,22 @@ class Runner:
 
     def run(self, workload, seed, extra):
         """The report of a run."""
-        command = [os.path.join(self.bin, "moira-run"),
-                   os.path.join(EXAMPLES, workload.program), "--json",
-                   "--ranks", "8", "--threads", "1", "--clock", "virtual",
-                   "--topology", TOPOLOGY, "--clock-calibration", self.truth,
-                   *[o.format(seed=seed) for o in workload.options], *extra]
-        done = subprocess.run(command, text=True, capture_output=True,
-                              check=False)
+        return self.report(os.path.join(EXAMPLES, workload.program), [
+            "--ranks", "8", "--threads", "1", "--clock", "virtual",
+            "--topology", TOPOLOGY, "--clock-calibration", self.truth,
+            *[o.format(seed=seed) for o in workload.options], *extra])
+
+    def report(self, program, options):
+        return json.loads(self.call(program, ["--json", *options]))
+
+    def call(self, program, options):
+        """What moira-run prints."""
+        done = subprocess.run(
+            [os.path.join(self.bin, "moira-run"), program, *options],
+            text=True, capture_output=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr.strip())
-        return json.loads(done.stdout)
+        return done.stdout
 
     def adaptive(self, workload, seed, picture=None):
         return self.run(workload, seed, [
