@@ -15,15 +15,17 @@ VARIANTS = ["--variants", "r=auto schedule=equal,groups rows=prefill"]
 def points(quick):
     """Runs whose loads and sizes no calibration has seen."""
     for loads in LOADS[:2] + LOADS[4:5] if quick else LOADS:
-        for tokens in (8192,) if quick else (512, 8192, 24000):
-            for grad in ([],) if quick else ([], ["--grad"]):
-                options = ["--steps", "2", "--tokens", str(tokens), "--loads",
-                           loads + ":9", *VARIANTS, *grad]
-                yield Workload(loads, "training.mlir",
-                               [*options, "--spare-slots", "2"], [9])
-                if loads not in ("4-of-16", "10-of-64"):
-                    yield Workload(loads, "sizes.mlir",
-                                   [*options, "--vary", "factor=2"], [9])
+        for grad in ([],) if quick else ([], ["--grad"]):
+            # A size drawn for each step.
+            options = ["--steps", "2" if quick else "6", "--tokens",
+                       "log-uniform:512-24000", "--loads", loads + ":9",
+                       *VARIANTS, *grad]
+            yield Workload(loads, "training.mlir",
+                           [*options, "--spare-slots", "2"], [9])
+            # Names that are of many experts.
+            if loads not in ("4-of-16", "10-of-64"):
+                yield Workload(loads, "sizes.mlir",
+                               [*options, "--vary", "factor=2"], [9])
 
 
 class Errors:

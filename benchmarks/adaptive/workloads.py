@@ -8,13 +8,15 @@ import os
 import statistics
 import subprocess
 
-from machines import write_both
+from machines import HALF, SINGLE, write_both
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 EXAMPLES = os.path.join(ROOT, "examples", "adaptive")
 TRACES = os.path.join(os.path.dirname(ROOT), "shared", "traces")
-TOPOLOGY = os.path.join(HERE, "two-nodes.json")
+# Of each program: the machine, and the links of its cluster.
+CLUSTERS = {"training.mlir": (SINGLE, "two-nodes.json"),
+            "sizes.mlir": (HALF, "slow-nodes.json")}
 # Steps that nobody is blamed for: what is not known must be tried.
 LEARNING = 50
 
@@ -53,13 +55,19 @@ def workloads(quick, tiny=False):
 class Runner:
     def __init__(self, build, folder):
         self.bin = os.path.join(build, "bin")
-        self.truth, self.known = write_both(folder)
+        self.calibrations = {}
+        for program, (machine, _) in CLUSTERS.items():
+            own = os.path.join(folder, program + ".d")
+            os.mkdir(own)
+            self.calibrations[program] = write_both(machine, own)
 
     def run(self, workload, seed, extra):
         """The report of a run."""
+        truth, _ = self.calibrations[workload.program]
+        topology = os.path.join(HERE, CLUSTERS[workload.program][1])
         return self.report(os.path.join(EXAMPLES, workload.program), [
             "--ranks", "8", "--threads", "1", "--clock", "virtual",
-            "--topology", TOPOLOGY, "--clock-calibration", self.truth,
+            "--topology", topology, "--clock-calibration", truth,
             *[o.format(seed=seed) for o in workload.options], *extra])
 
     def report(self, program, options):
@@ -76,8 +84,8 @@ class Runner:
 
     def adaptive(self, workload, seed, picture=None):
         return self.run(workload, seed, [
-            "--adapt", "measured", "--calibration", self.known,
-            "--compare-plans", *(["--picture", picture] if picture else [])])
+            "--adapt", "measured", "--calibration",
+            self.calibrations[workload.program][1], "--compare-plans", *(["--picture", picture] if picture else [])])
 
 
 def plan_options(plan):
