@@ -32,7 +32,7 @@ def workloads(quick, tiny=False):
     """`tiny` is for the test of the schema."""
     steps = 60 if tiny else 100 if quick else 1000
     training = ["--steps", str(steps), "--tokens", "8192", "--grad",
-                "--spare-slots", "3", "--variants",
+                "--spare-slots", "4", "--variants",
                 "r=auto schedule=equal,groups rows=prefill"]
     seeds = [1] if tiny or quick else [1, 2, 3]
     sizes = ["--steps", str(steps), "--tokens", "log-uniform:128-32768",
