@@ -24,6 +24,17 @@ namespace runtime {
 class Program; // runtime/session/Program.h
 }
 
+/// Who is told which functions stand where in memory.
+struct JitSymbols {
+  /// Debuggers with gdb's JIT interface, gdb and lldb among them: names in
+  /// back traces and for breakpoints. The code then stays in memory until the
+  /// process ends.
+  bool gdb = false;
+  /// `perf inject --jit`, by a file jit-PID.dump in a folder below
+  /// $JITDUMPDIR/.debug/jit (else $HOME).
+  bool perf = false;
+};
+
 struct JitOptions {
   /// What describes the target (triple, cpu, features, vectorBits) is filled in
   /// from `cpu`.
@@ -39,6 +50,7 @@ struct JitOptions {
   /// Where the module is written after each phase; empty: nowhere. Compiles
   /// even where the cache has the object.
   std::string dumpDirectory;
+  JitSymbols symbols;
 };
 
 /// Compiles `module` (phase input; it is cloned, not changed) and returns a

@@ -99,6 +99,11 @@ llvm::Error HostCompiler::lower(mlir::ModuleOp module, Phase last) const {
   return llvm::Error::success();
 }
 
+std::string moira::getGPUCode(mlir::ModuleOp module) {
+  auto code = module->getAttrOfType<mlir::StringAttr>("moira.gpu_code");
+  return code ? code.getValue().str() : "";
+}
+
 llvm::Expected<std::string> moira::getManifest(mlir::ModuleOp module) {
   auto text = module->getAttrOfType<mlir::StringAttr>("moira.manifest");
   if (!text)
@@ -122,6 +127,10 @@ std::vector<std::string> moira::listSymbols(const runtime::Manifest &manifest) {
     }
   for (const runtime::ParameterSpec &parameter : manifest.parameters)
     symbols.push_back(parameter.pack);
+  if (manifest.device)
+    for (const runtime::ImageSpec &image : manifest.device->images)
+      if (!image.emulated.empty())
+        symbols.push_back(image.emulated);
   return symbols;
 }
 
@@ -175,6 +184,6 @@ llvm::Expected<CompiledObject> HostCompiler::emit(mlir::ModuleOp module) const {
       machine->emit(**translated, HostTarget::Output::Object);
   if (!object)
     return object.takeError();
-  return CompiledObject{llvm::cantFail(getManifest(module)),
-                        std::move(*object)};
+  return CompiledObject{llvm::cantFail(getManifest(module)), std::move(*object),
+                        getGPUCode(module)};
 }

@@ -18,20 +18,21 @@ static llvm::Error toError(const Status &status) {
 
 /// A program from an object and its manifest, if this machine can run it.
 static llvm::Expected<std::shared_ptr<const runtime::Program>>
-load(CompiledObject compiled) {
+load(CompiledObject compiled, const JitSymbols &symbols) {
   Result<runtime::Manifest> manifest =
       runtime::Manifest::parse(compiled.manifest);
   if (!manifest.ok())
     return toError(manifest.status());
   if (Status status = runtime::checkTarget(manifest->target); !status.ok())
     return toError(status);
-  llvm::Expected<std::shared_ptr<LoadedObject>> object =
-      LoadedObject::load(std::move(compiled.object), listSymbols(*manifest));
+  llvm::Expected<std::shared_ptr<LoadedObject>> object = LoadedObject::load(
+      std::move(compiled.object), listSymbols(*manifest), symbols);
   if (!object)
     return object.takeError();
   auto resolve = [&](const char *symbol) { return (*object)->find(symbol); };
   Result<std::shared_ptr<const runtime::Program>> program =
-      runtime::Program::create(std::move(*manifest), resolve, *object);
+      runtime::Program::create(std::move(*manifest), resolve, *object, {},
+                               compiled.gpuCode);
   if (!program.ok())
     return toError(program.status());
   return *program;
@@ -53,7 +54,7 @@ moira::compile(mlir::ModuleOp module, const JitOptions &options) {
       kept = cache.read(path);
     if (kept) {
       llvm::Expected<std::shared_ptr<const runtime::Program>> program =
-          load(std::move(*kept));
+          load(std::move(*kept), settings.symbols);
       if (program)
         return program;
       // Not damaged, and still of no use: compile again, which rewrites it.
@@ -67,7 +68,7 @@ moira::compile(mlir::ModuleOp module, const JitOptions &options) {
     return compiled.takeError();
   if (!path.empty())
     cache.write(path, *compiled);
-  return load(std::move(*compiled));
+  return load(std::move(*compiled), settings.symbols);
 }
 
 llvm::Expected<std::shared_ptr<const runtime::Program>>
@@ -82,5 +83,5 @@ moira::compileVariants(mlir::ModuleOp module, const JitOptions &options,
   llvm::Expected<CompiledObject> compiled = compiler->emit(**merged);
   if (!compiled)
     return compiled.takeError();
-  return load(std::move(*compiled));
+  return load(std::move(*compiled), options.symbols);
 }

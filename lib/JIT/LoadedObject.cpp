@@ -3,12 +3,16 @@
 
 #include "LoadedObject.h"
 
+#include "DebugSymbols.h"
 #include "moira/Target/Link.h"
 
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/Core.h"
 #include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
 #include "llvm/ExecutionEngine/Orc/SelfExecutorProcessControl.h"
+
+#include <mutex>
+#include <vector>
 
 using namespace moira;
 namespace orc = llvm::orc;
@@ -42,7 +46,8 @@ LoadedObject::~LoadedObject() {
 }
 
 llvm::Error LoadedObject::open(std::unique_ptr<llvm::MemoryBuffer> object,
-                               llvm::ArrayRef<std::string> symbols) {
+                               llvm::ArrayRef<std::string> symbols,
+                               const JitSymbols &shown) {
   // Without a thread pool: one object is linked by who asks for it.
   auto control = orc::SelfExecutorProcessControl::Create(
       nullptr, std::make_unique<orc::InPlaceTaskDispatcher>());
@@ -63,6 +68,8 @@ llvm::Error LoadedObject::open(std::unique_ptr<llvm::MemoryBuffer> object,
     return error;
   };
 
+  if (llvm::Error error = addSymbols(*session, *layer, shown))
+    return forget(std::move(error));
   llvm::Expected<orc::JITDylib &> library = session->createJITDylib("program");
   if (!library)
     return forget(library.takeError());
@@ -87,11 +94,23 @@ llvm::Error LoadedObject::open(std::unique_ptr<llvm::MemoryBuffer> object,
   return forget(llvm::Error::success());
 }
 
+/// Debuggers are never told that code has gone (LLVM's plug-in has no way to),
+/// so what they know of stays until the process ends.
+static void keepForever(std::shared_ptr<LoadedObject> object) {
+  static std::mutex mutex;
+  static auto *kept = new std::vector<std::shared_ptr<LoadedObject>>();
+  std::lock_guard<std::mutex> lock(mutex);
+  kept->push_back(std::move(object));
+}
+
 llvm::Expected<std::shared_ptr<LoadedObject>>
 LoadedObject::load(std::unique_ptr<llvm::MemoryBuffer> object,
-                   llvm::ArrayRef<std::string> symbols) {
+                   llvm::ArrayRef<std::string> symbols,
+                   const JitSymbols &shown) {
   std::shared_ptr<LoadedObject> loaded(new LoadedObject());
-  if (llvm::Error error = loaded->open(std::move(object), symbols))
+  if (llvm::Error error = loaded->open(std::move(object), symbols, shown))
     return error;
+  if (shown.gdb)
+    keepForever(loaded);
   return loaded;
 }

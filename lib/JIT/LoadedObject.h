@@ -4,6 +4,7 @@
 #ifndef MOIRA_LIB_JIT_LOADEDOBJECT_H
 #define MOIRA_LIB_JIT_LOADEDOBJECT_H
 
+#include "moira/jit.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
@@ -23,10 +24,10 @@ namespace moira {
 class LoadedObject {
 public:
   /// Loads and links all of `object`, whose undefined symbols must be those of
-  /// SystemLibraries, and looks up `symbols`.
+  /// SystemLibraries, and looks up `symbols`. `shown` hear of its functions.
   static llvm::Expected<std::shared_ptr<LoadedObject>>
   load(std::unique_ptr<llvm::MemoryBuffer> object,
-       llvm::ArrayRef<std::string> symbols);
+       llvm::ArrayRef<std::string> symbols, const JitSymbols &shown);
   ~LoadedObject();
 
   /// The address of one of the symbols that were looked up, or nullptr.
@@ -35,7 +36,8 @@ public:
 private:
   LoadedObject();
   llvm::Error open(std::unique_ptr<llvm::MemoryBuffer> object,
-                   llvm::ArrayRef<std::string> symbols);
+                   llvm::ArrayRef<std::string> symbols,
+                   const JitSymbols &shown);
 
   std::unique_ptr<llvm::orc::ExecutionSession> session;
   std::unique_ptr<llvm::orc::ObjectLinkingLayer> layer;

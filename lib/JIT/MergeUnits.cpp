@@ -139,7 +139,7 @@ static llvm::Expected<runtime::Manifest> mergeManifests(CompiledGrid &grid) {
 }
 
 llvm::Expected<OwningOpRef<ModuleOp>>
-moira::mergeUnits(std::vector<CompiledGrid> grids) {
+moira::mergeUnits(std::vector<CompiledGrid> grids, int64_t hiddenBlocks) {
   ModuleOp first = *grids.front().units.front().module;
   OwningOpRef<ModuleOp> merged(ModuleOp::create(first.getLoc()));
   (*merged)->setAttrs(first->getAttrDictionary());
@@ -173,8 +173,10 @@ moira::mergeUnits(std::vector<CompiledGrid> grids) {
   notes.insert(notes.begin(), "folded " + std::to_string(before) +
                                   " functions of all variants into " +
                                   std::to_string(after));
-  for (runtime::GridManifest &grid : manifests)
+  for (runtime::GridManifest &grid : manifests) {
     grid.manifest.notes = notes;
+    grid.manifest.hiddenBlocks = hiddenBlocks;
+  }
   (*merged)->setAttr("moira.manifest",
                      StringAttr::get(merged->getContext(),
                                      runtime::serializeGrids(manifests)));

@@ -47,7 +47,9 @@ static std::string describeOptions(const JitOptions &options) {
          << ' ' << pipeline.ranks << ' ' << pipeline.copies << ' '
          << pipeline.spareSlots << ' ' << pipeline.tokenBlocks << ' '
          << mlir::moe::stringifySchedule(pipeline.schedule) << ' '
-         << options.optLevel << '\n'
+         << options.optLevel << ' ' << pipeline.device.arch
+         << pipeline.device.ptx << pipeline.device.emulated
+         << pipeline.device.instrument << '\n'
          << pipeline.moduleName << '\n'
          << pipeline.triple << '\n'
          << pipeline.cpu << '\n'
@@ -84,7 +86,8 @@ std::optional<CompiledObject> ObjectCache::read(const std::string &path) const {
   return CompiledObject{
       std::string(contents.manifest),
       llvm::MemoryBuffer::getMemBufferCopy(
-          llvm::StringRef(contents.hostCode.data(), contents.hostCode.size()))};
+          llvm::StringRef(contents.hostCode.data(), contents.hostCode.size())),
+      std::string(contents.gpuCode)};
 }
 
 void ObjectCache::write(const std::string &path,
@@ -95,6 +98,7 @@ void ObjectCache::write(const std::string &path,
   llvm::StringRef code = object.object->getBuffer();
   contents.manifest = object.manifest;
   contents.hostCode = std::string_view(code.data(), code.size());
+  contents.gpuCode = object.gpuCode;
   if (!runtime::writeBundle(path, contents).ok())
     return;
   llvm::CachePruningPolicy policy;

@@ -26,6 +26,7 @@
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -80,6 +81,17 @@ static moe::CPUTileOptions getTileOptions(const PipelineOptions &options) {
 /// Whether the program is made for several ranks.
 static bool isSharded(const PipelineOptions &options) {
   return options.ranks > 1 && !options.oracle;
+}
+
+/// Whether steps run on a GPU.
+static bool isForDevice(const PipelineOptions &options) {
+  return !options.device.arch.empty() && !options.oracle;
+}
+
+/// Whether kernels read weights as rows. Hidden blocks are packed, each for
+/// itself, since ranks exchange them.
+static bool hasRows(const PipelineOptions &options) {
+  return isForDevice(options) && options.hiddenBlocks <= 1;
 }
 
 static void addNumbers(OpPassManager &manager) {
@@ -185,9 +197,9 @@ static void buildKernels(OpPassManager &manager,
   addCleanup(manager);
   moe::AssignLayoutsPassOptions layouts;
   moe::CPUTileOptions tiles = getTileOptions(options);
-  layouts.panelWidth = tiles.tileColumns();
+  layouts.panelWidth = hasRows(options) ? 0 : tiles.tileColumns();
   layouts.lanes = tiles.lanes();
-  layouts.pairs = options.dotBF16;
+  layouts.pairs = options.dotBF16 && !isForDevice(options);
   layouts.packGradients = options.packGradients;
   manager.addPass(moe::createAssignLayoutsPass(layouts));
   addCleanup(manager);
@@ -221,7 +233,6 @@ static void buildBufferized(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(moe::createCheckSchedulePass());
 }
 
-/// Loops, the runtime's contract, the LLVM dialect.
 /// Whether the target is an x86 processor without conversions of f16: LLVM
 /// would call a library for them.
 static bool lacksF16(const PipelineOptions &options) {
@@ -230,10 +241,38 @@ static bool lacksF16(const PipelineOptions &options) {
          !llvm::StringRef(options.features).contains("+f16c");
 }
 
-static void buildTarget(OpPassManager &manager,
-                        const PipelineOptions &options) {
-  // 1. Loops.
-  manager.addPass(moe::createMarkPartsPass());
+/// Kernels for what steps compute; loops for the rest, as kernels too.
+static void addKernels(OpPassManager &manager, const PipelineOptions &options) {
+  moe::ConvertMoEToGPUPassOptions gpu;
+  gpu.arch = options.device.arch;
+  gpu.fallback = true;
+  manager.addPass(moe::createConvertMoEToGPUPass(gpu));
+  moe::ConvertMoEToCPUPassOptions loops;
+  loops.plain = true;
+  manager.addPass(moe::createConvertMoEToCPUPass(loops));
+  manager.addPass(moe::createLowerCopiesPass());
+  manager.addNestedPass<func::FuncOp>(createConvertLinalgToParallelLoopsPass());
+  manager.addPass(createLowerAffinePass());
+  addCleanup(manager);
+  manager.addPass(moe::createOutlineKernelsPass());
+  OpPassManager &kernels = manager.nest<gpu::GPUModuleOp>();
+  arith::ArithEmulateUnsupportedFloatsOptions narrow;
+  narrow.sourceTypeStrs = {"bf16", "f16"};
+  narrow.targetTypeStr = "f32";
+  kernels.addPass(arith::createArithEmulateUnsupportedFloats(narrow));
+  kernels.addPass(math::createMathExtendToSupportedTypes());
+  addCleanup(kernels);
+  kernels.addPass(moe::createLowerGPUModulePass());
+  addCleanup(kernels);
+  moe::EmbedKernelsPassOptions embed;
+  embed.arch = options.device.arch;
+  embed.ptx = options.device.ptx;
+  embed.emulated = options.device.emulated;
+  manager.addPass(moe::createEmbedKernelsPass(embed));
+}
+
+/// Loops over vectors.
+static void addLoops(OpPassManager &manager, const PipelineOptions &options) {
   moe::ConvertMoEToCPUPassOptions cpu;
   moe::CPUTileOptions tiles = getTileOptions(options);
   cpu.vectorBits = tiles.vectorBits;
@@ -244,11 +283,24 @@ static void buildTarget(OpPassManager &manager,
   manager.addNestedPass<func::FuncOp>(createConvertLinalgToParallelLoopsPass());
   manager.addPass(createLowerAffinePass());
   addCleanup(manager);
-  // 2. The contract.
+}
+
+/// Loops, the runtime's contract, the LLVM dialect.
+static void buildTarget(OpPassManager &manager,
+                        const PipelineOptions &options) {
+  // 1. Loops or kernels, and the contract.
+  manager.addPass(moe::createMarkPartsPass());
   moe::AddContextPassOptions context;
   context.entry = options.entry;
-  manager.addPass(moe::createAddContextPass(context));
-  manager.addPass(moe::createOutlineParallelPass());
+  if (isForDevice(options)) {
+    // Which functions are steps, whose memory is the device's, is known first.
+    manager.addPass(moe::createAddContextPass(context));
+    addKernels(manager, options);
+  } else {
+    addLoops(manager, options);
+    manager.addPass(moe::createAddContextPass(context));
+    manager.addPass(moe::createOutlineParallelPass());
+  }
   manager.addPass(createCanonicalizerPass());
   moe::EmitEntriesPassOptions entries;
   entries.moduleName = options.moduleName;
@@ -256,7 +308,7 @@ static void buildTarget(OpPassManager &manager,
   entries.cpu = options.cpu;
   entries.features = options.features;
   manager.addPass(moe::createEmitEntriesPass(entries));
-  // 3. The LLVM dialect. Arithmetic on 16-bit types is that of f32, rounded.
+  // 2. The LLVM dialect. Arithmetic on 16-bit types is that of f32, rounded.
   arith::ArithEmulateUnsupportedFloatsOptions narrow;
   narrow.sourceTypeStrs = {"bf16", "f16"};
   narrow.targetTypeStr = "f32";
@@ -286,6 +338,13 @@ static void buildTarget(OpPassManager &manager,
   manager.addPass(moe::createLowerBF16Pass());
   addCleanup(manager);
   manager.addPass(moe::createCheckAllocationsPass());
+  if (!isForDevice(options))
+    return;
+  moe::EmulateNVVMPassOptions emulate;
+  emulate.instrument = options.device.instrument;
+  if (options.device.emulated)
+    manager.addPass(moe::createEmulateNVVMPass(emulate));
+  manager.addPass(moe::createEraseKernelsPass());
 }
 
 int64_t moira::countHiddenBlocks(ModuleOp module, int64_t ranks) {
@@ -327,6 +386,7 @@ void moira::buildPhase(OpPassManager &manager, Phase phase,
     return;
   moe::VerifyPhasePassOptions verify;
   verify.phase = stringifyPhase(phase).str();
+  verify.rowMajor = hasRows(options);
   manager.addPass(moe::createVerifyPhasePass(verify));
 }
 

@@ -87,6 +87,9 @@ static void registerPhasePipelines() {
     Option<bool> dotBF16{*this, "dot-bf16",
                          llvm::cl::desc("the target has a dot product of pairs "
                                         "of bf16")};
+    Option<std::string> arch{*this, "arch",
+                             llvm::cl::desc("GPU that steps run on: sm_80 or "
+                                            "sm_90a; empty: the processor")};
     Option<int64_t> ranks{*this, "ranks",
                           llvm::cl::desc("ranks to compile for"),
                           llvm::cl::init(1)};
@@ -145,6 +148,8 @@ static void registerPhasePipelines() {
           options.schedule = *schedule;
           options.hiddenBlocks = given.hiddenBlocks;
           options.entry = given.entry;
+          options.device.arch = given.arch;
+          options.device.emulated = !given.arch.empty();
           options.oracle = given.oracle;
           options.gradients = given.gradients;
           options.recompute = given.recompute;

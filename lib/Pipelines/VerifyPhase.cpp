@@ -90,11 +90,11 @@ static LogicalResult verifyScheduled(Operation *op) {
   return verifyTensorForm(op, "scheduled");
 }
 
-static LogicalResult verifyKernels(Operation *op) {
+static LogicalResult verifyKernels(Operation *op, bool rowMajor) {
   if (isa<ExpertOp>(op))
     return op->emitOpError("expected no expert at the end of phase kernels");
   auto matmul = dyn_cast<GroupedMatmulOp>(op);
-  if (!matmul || matmul.hasPanels())
+  if (!matmul || matmul.hasPanels() || rowMajor)
     return success();
   for (Value weight : matmul.getWeights())
     if (findParameter(weight))
@@ -148,7 +148,7 @@ static LogicalResult verifyTarget(Operation *op) {
   return success();
 }
 
-static LogicalResult verify(moira::Phase end, Operation *op) {
+static LogicalResult verify(moira::Phase end, Operation *op, bool rowMajor) {
   switch (end) {
   case moira::Phase::Input:
     return verifyInput(op);
@@ -158,7 +158,7 @@ static LogicalResult verify(moira::Phase end, Operation *op) {
   case moira::Phase::Scheduled:
     return verifyScheduled(op);
   case moira::Phase::Kernels:
-    return verifyKernels(op);
+    return verifyKernels(op, rowMajor);
   case moira::Phase::Bufferized:
     return verifyBufferized(op);
   case moira::Phase::Target:
@@ -181,8 +181,8 @@ struct VerifyPhase : public moe::impl::VerifyPhasePassBase<VerifyPhase> {
       return signalPassFailure();
     }
     WalkResult result = getOperation()->walk([&](Operation *op) {
-      return failed(verify(*end, op)) ? WalkResult::interrupt()
-                                      : WalkResult::advance();
+      return failed(verify(*end, op, rowMajor)) ? WalkResult::interrupt()
+                                                : WalkResult::advance();
     });
     if (result.wasInterrupted())
       signalPassFailure();

@@ -16,6 +16,7 @@ from ._inputs import CopyWarning
 from ._library import MoiraError, lib as _lib, library_path
 from .bundle import Bundle, Entry, Parameter, TensorSpec
 from .compiler import CompileError, compile, find_tool, import_layer
+from .ranks import Ranks
 from .session import Session
 from .statistics import Layer, Memory, Step
 from .tensor import Tensor
@@ -26,7 +27,7 @@ __version__ = _lib.moira_version().decode()
 
 __all__ = [
     "Bundle", "CompileError", "CopyWarning", "Entry", "Gradients", "Layer",
-    "Memory", "MoiraError", "Parameter", "Residuals", "Session", "Status",
-    "Step", "Tensor", "TensorSpec", "compile", "find_tool", "import_layer",
+    "Memory", "MoiraError", "Parameter", "Ranks", "Residuals", "Session",
+    "Status", "Step", "Tensor", "TensorSpec", "compile", "find_tool", "import_layer",
     "library_path",
 ]

@@ -1,6 +1,6 @@
 # Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Types and numbers of moira/abi.h, runtime.h, training.h and dlpack.h.
+"""Types and numbers of the headers of moira/ and of dlpack.h.
 
 A test compiles the headers and compares every size, place and value.
 """
@@ -84,7 +84,7 @@ class Sized(Structure):
 class EntryInfo(Sized):
     _fields_ = [("struct_size", c_uint32), ("name", c_char_p),
                 ("inputs", c_int32), ("results", c_int32),
-                ("variants", c_int32)]
+                ("variants", c_int32), ("ranks", c_int32)]
 
 
 class TensorInfo(Sized):
@@ -96,12 +96,14 @@ class TensorInfo(Sized):
 class SessionOptions(Sized):
     _fields_ = [("struct_size", c_uint32), ("threads", c_int32),
                 ("memory_limit", c_int64), ("statistics_steps", c_int32),
-                ("log_level", c_int32)]
+                ("log_level", c_int32), ("ranks", c_void_p)]
 
 
 class PlanOptions(Sized):
     _fields_ = [("struct_size", c_uint32), ("degree", c_int32),
-                ("exchange", c_int32)]
+                ("exchange", c_int32), ("slot_table", POINTER(c_int32)),
+                ("slot_count", c_int64), ("shadows", POINTER(c_int32)),
+                ("shadow_count", c_int32)]
 
 
 class MemoryInfo(Sized):
@@ -133,7 +135,38 @@ class LayerRow(Sized):
                 ("dropped", c_int64), ("degree", c_int32),
                 ("exchange", c_int32), ("seconds", c_double * len(PARTS)),
                 ("ranks", c_int32), ("matrix", POINTER(c_int32)),
-                ("bytes_sent", c_int64), ("bytes_received", c_int64)]
+                ("bytes_sent", c_int64), ("bytes_received", c_int64),
+                ("shadows", POINTER(c_int32)), ("shadow_count", c_int32),
+                ("predicted", c_double), ("reason", c_char_p)]
+
+
+class RanksOptions(Sized):
+    _fields_ = [("struct_size", c_uint32), ("ranks_per_node", c_int32),
+                ("timeout", c_double), ("transport", c_char_p),
+                ("virtual_clock", c_int32), ("topology", c_char_p)]
+
+
+class RanksAddress(Sized):
+    _fields_ = [("struct_size", c_uint32), ("rank", c_int32),
+                ("ranks", c_int32), ("host", c_char_p), ("port", c_int32),
+                ("job", c_char_p)]
+
+
+class RanksInfo(Sized):
+    _fields_ = [("struct_size", c_uint32), ("rank", c_int32),
+                ("ranks", c_int32), ("transport", c_char_p),
+                ("virtual_clock", c_int32)]
+
+
+class AdaptOptions(Sized):
+    _fields_ = [("struct_size", c_uint32), ("mode", c_int32),
+                ("lag", c_int32), ("max_shadows", c_int32),
+                ("degrees", POINTER(c_int32)), ("degree_count", c_int32),
+                ("trial_loss", c_double), ("initial_loss", c_double),
+                ("trial_spacing", c_int32), ("trials_per_bucket", c_int32),
+                ("numerics", c_char_p), ("qualified", c_char_p),
+                ("topology", c_char_p), ("calibration", c_char_p),
+                ("flight_log", c_char_p), ("replay", c_char_p)]
 
 
 #: The structs above by their names in the headers.
@@ -144,6 +177,8 @@ STRUCTS = {
     "moira_plan_options": PlanOptions, "moira_memory": MemoryInfo,
     "moira_update_options": UpdateOptions,
     "moira_step_row": StepRow, "moira_layer_row": LayerRow,
+    "moira_ranks_options": RanksOptions, "moira_ranks_address": RanksAddress,
+    "moira_ranks_info": RanksInfo, "moira_adapt_options": AdaptOptions,
 }
 
 _HANDLE = c_void_p
@@ -161,6 +196,8 @@ FUNCTIONS = {
     "moira_bundle_open": (c_int32, [c_char_p, _OUT]),
     "moira_bundle_open_memory": (c_int32, [c_void_p, c_size_t, _OUT]),
     "moira_bundle_close": (None, [_HANDLE]),
+    "moira_bundle_grid": (c_int32, [_HANDLE, c_int32, POINTER(c_int32)]),
+    "moira_bundle_for_ranks": (c_int32, [_HANDLE, c_int32, _OUT]),
     "moira_bundle_manifest": (c_int32, [_HANDLE, POINTER(c_char_p)]),
     "moira_bundle_entry": (c_int32, [_HANDLE, c_int32, POINTER(EntryInfo)]),
     "moira_bundle_input": (
@@ -179,6 +216,8 @@ FUNCTIONS = {
         c_int32, [_HANDLE, POINTER(c_int64), POINTER(c_char_p)]),
     "moira_session_set_variant": (c_int32, [_HANDLE, c_char_p, c_char_p]),
     "moira_session_set_plan": (c_int32, [_HANDLE, POINTER(PlanOptions)]),
+    "moira_session_set_layer_plan": (
+        c_int32, [_HANDLE, c_int64, POINTER(PlanOptions)]),
     "moira_session_invoke": (
         c_int32, [_HANDLE, c_char_p, _TENSORS, c_int32, _RESULTS, c_int32]),
     "moira_session_predict_peak": (
@@ -202,4 +241,25 @@ FUNCTIONS = {
     "moira_statistics_step": (c_int32, [_HANDLE, c_int64, POINTER(StepRow)]),
     "moira_statistics_layer": (
         c_int32, [_HANDLE, c_int64, c_int32, POINTER(LayerRow)]),
+    "moira_ranks_threads": (c_int32, [c_int32, POINTER(RanksOptions), _OUT]),
+    "moira_ranks_launched": (c_int32, [POINTER(RanksOptions), _OUT]),
+    "moira_ranks_connect": (
+        c_int32, [POINTER(RanksAddress), POINTER(RanksOptions), _OUT]),
+    "moira_ranks_destroy": (None, [_HANDLE]),
+    "moira_ranks_describe": (c_int32, [_HANDLE, POINTER(RanksInfo)]),
+    "moira_ranks_barrier": (c_int32, [_HANDLE]),
+    "moira_ranks_broadcast": (c_int32, [_HANDLE, c_int32, c_void_p, c_int64]),
+    "moira_ranks_sum": (c_int32, [_HANDLE, c_void_p, c_int64, c_int32]),
+    "moira_ranks_interrupt": (None, [_HANDLE]),
+    "moira_adapt_defaults": (c_int32, [POINTER(AdaptOptions)]),
+    "moira_session_adapt": (
+        c_int32, [_HANDLE, c_char_p, POINTER(AdaptOptions)]),
+    "moira_session_stop_adapting": (c_int32, [_HANDLE, c_char_p]),
+    "moira_text_free": (None, [c_void_p]),
+    "moira_session_candidates": (c_int32, [_HANDLE, c_char_p, _OUT]),
+    "moira_session_force": (c_int32, [_HANDLE, c_char_p, c_char_p]),
+    "moira_session_forbid": (c_int32, [_HANDLE, c_char_p, c_char_p, c_int32]),
+    "moira_session_explain": (c_int32, [_HANDLE, c_char_p, _OUT]),
+    "moira_session_save_learned": (c_int32, [_HANDLE, c_char_p, _OUT]),
+    "moira_session_load_learned": (c_int32, [_HANDLE, c_char_p, c_char_p]),
 }

@@ -81,7 +81,7 @@ def _read_entry(handle, index, manifest):
               for i in range(info.inputs)),
         tuple(_tensor_spec(lib.moira_bundle_result, handle, index, i)
               for i in range(info.results - kept)),
-        tuple(variants), manifest.get("ranks", 1), backward)
+        tuple(variants), info.ranks, backward)
 
 
 def _read_parameter(manifest):
@@ -133,7 +133,17 @@ class Bundle(Handle):
         else:
             raise invalid("expected a path or bytes of a bundle, got "
                           f"{type(source).__name__}")
+        self._describe(pointer)
+
+    def _describe(self, pointer):
+        """Reads what the library's handle says of its grid."""
         super().__init__(pointer.value, lib.moira_bundle_close, "bundle")
+        ranks, grids = ctypes.c_int32(), []
+        while lib.moira_bundle_grid(pointer, len(grids),
+                                    ctypes.byref(ranks)) == 0:
+            grids.append(ranks.value)
+        #: The numbers of ranks that the bundle has a program for.
+        self.grids: Tuple[int, ...] = tuple(grids)
         text = ctypes.c_char_p()
         check(lib.moira_bundle_manifest(self._cell.pointer,
                                         ctypes.byref(text)))
@@ -148,6 +158,23 @@ class Bundle(Handle):
         self.parameters: Dict[str, Parameter] = {}
         for described in self.manifest["parameters"]:
             self._add_parameter(_read_parameter(described))
+
+    def for_ranks(self, ranks: int) -> "Bundle":
+        """The bundle as so many ranks see it: entries, parameters and manifest
+        of that grid. One that was opened shows its first grid; sessions take
+        the grid of their ranks in any case.
+
+        Raises:
+            MoiraError: INVALID_ARGUMENT where there is no such grid.
+        """
+        pointer = ctypes.c_void_p()
+        with self._use() as handle:
+            check(lib.moira_bundle_for_ranks(handle, ranks,
+                                             ctypes.byref(pointer)))
+        grid = Bundle.__new__(Bundle)
+        grid.path = self.path
+        grid._describe(pointer)
+        return grid
 
     def _add_parameter(self, parameter):
         # Several rows are parts of one tensor, or layouts of it.

@@ -3,20 +3,24 @@
 """Runs compiled programs."""
 
 import collections.abc
+import contextlib
 import ctypes
 import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _abi, _inputs, statistics, tensor, training
+from .adapt import Adapting
 from ._library import Handle, check, encode, invalid, lib
 from .bundle import Bundle
+from .ranks import Ranks
 
 _EXCHANGES = ("linear", "hierarchical")
 _NOTHING: Any = object()  # None is a wrong array
-_LOG_LEVELS: Dict[Any, int] = {"quiet": 0, "error": 1, "info": 2, "debug": 3}
+_LOG_LEVELS: Dict[Any, int] = {
+    "quiet": 0, "warning": 1, "info": 2, "debug": 3}
 
 
-class Session(Handle):
+class Session(Adapting, Handle):
     """One user of a program: parameters, memory, threads, statistics.
 
     Any thread may call any method; calls on one session run one after the
@@ -26,17 +30,22 @@ class Session(Handle):
 
     def __init__(self, bundle: Bundle, *, threads: int = 0,
                  memory_limit: int = 0, statistics_steps: int = 256,
-                 log_level: Union[int, str] = 0, copies: str = "warn"):
+                 log_level: Union[int, str] = 0, copies: str = "warn",
+                 ranks: Optional[Ranks] = None):
         """
         Args:
             bundle: the program; it may be closed afterwards.
             threads: 0: one per processor that this process may use.
             memory_limit: bytes held at the same time; 0: none.
             statistics_steps: rows of steps kept; 0: none.
-            log_level: on stderr, "quiet", "error", "info" or "debug", or 0..3.
+            log_level: on stderr, "quiet", "warning", "info" or
+                "debug", or 0 to 3.
             copies: what happens where an array must be copied because its
                 layout is not compact and row-major: "warn" (a CopyWarning),
                 "allow" (only a line in the log "moira") or "refuse".
+            ranks: the place in a group that steps run with; it may be closed
+                afterwards. Sessions that share one take turns, and all ranks
+                run their steps in the same order.
 
         Raises:
             MoiraError: OUT_OF_MEMORY where the parameters alone pass the limit.
@@ -46,15 +55,20 @@ class Session(Handle):
                           f"{copies!r}")
         level = _LOG_LEVELS.get(log_level, log_level)
         if level not in (0, 1, 2, 3):
-            raise invalid("log_level: expected 'quiet', 'error', 'info', "
+            raise invalid("log_level: expected 'quiet', 'warning', 'info', "
                           f"'debug' or 0 to 3, got {log_level!r}")
         options = _abi.SessionOptions(
             threads=threads, memory_limit=memory_limit,
             statistics_steps=statistics_steps or -1, log_level=level)
         pointer = ctypes.c_void_p()
-        with bundle._use() as handle:
-            check(lib.moira_session_create(handle, ctypes.byref(options),
-                                           ctypes.byref(pointer)))
+        if len(bundle.grids) > 1:
+            bundle = bundle.for_ranks(ranks.ranks if ranks else 1)
+        with contextlib.ExitStack() as stack:
+            if ranks is not None:
+                options.ranks = stack.enter_context(ranks._use())
+            check(lib.moira_session_create(
+                stack.enter_context(bundle._use()), ctypes.byref(options),
+                ctypes.byref(pointer)))
         super().__init__(pointer.value, lib.moira_session_destroy, "session")
         self.bundle = bundle
         self._copies = copies
@@ -137,17 +151,38 @@ class Session(Handle):
             check(lib.moira_session_set_variant(handle, encode(name),
                                                 encode(variant)))
 
-    def set_plan(self, *, degree: int = 1, exchange: str = "linear") -> None:
-        """Sets the run-time integers of all layers from the next step on:
-        pipeline chunks, and the algorithm of exchanges ("linear" or
-        "hierarchical")."""
+    def set_plan(self, *, degree: int = 1, exchange: str = "linear",
+                 slot_table: Sequence[Sequence[int]] = (),
+                 shadows: Sequence[int] = (),
+                 layer: Optional[int] = None) -> None:
+        """Sets what layers run with from the next step on. All ranks set the
+        same.
+
+        Args:
+            degree: pipeline chunks.
+            exchange: "linear" or "hierarchical".
+            slot_table: which unit of weights stands where, a row for each
+                rank; -1: free. Parameters in slots whose unit changes must be
+                bound again.
+            shadows: experts that all ranks hold, in slots that are free.
+            layer: its number in the manifest; None: all.
+        """
         if exchange not in _EXCHANGES:
             raise invalid(f"exchange: expected one of {_EXCHANGES}, got "
                           f"{exchange!r}")
-        plan = _abi.PlanOptions(degree=degree,
-                                exchange=_EXCHANGES.index(exchange))
+        slots = [unit for row in slot_table for unit in row]
+        plan = _abi.PlanOptions(
+            degree=degree, exchange=_EXCHANGES.index(exchange),
+            slot_table=(ctypes.c_int32 * len(slots))(*slots) if slots else None,
+            slot_count=len(slots),
+            shadows=(ctypes.c_int32 * len(shadows))(*shadows),
+            shadow_count=len(shadows))
         with self._use() as handle:
-            check(lib.moira_session_set_plan(handle, ctypes.byref(plan)))
+            if layer is None:
+                check(lib.moira_session_set_plan(handle, ctypes.byref(plan)))
+            else:
+                check(lib.moira_session_set_layer_plan(handle, layer,
+                                                       ctypes.byref(plan)))
 
     # --- Steps ---------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 """What happened in the last steps of a session."""
 
 import ctypes
-from dataclasses import dataclass
-from typing import Dict, Optional, Tuple, Union
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, Optional, Tuple, Union
 
 from . import _abi
 from ._abi import Status
@@ -28,6 +28,10 @@ class Layer:
     matrix: Optional[Tuple[Tuple[int, ...], ...]]
     bytes_sent: int  #: to other ranks: rows and weights
     bytes_received: int
+    shadows: Tuple[int, ...]  #: experts that all ranks held
+    #: Seconds that the plan was to take, the way back with it; 0: nobody said.
+    predicted: float
+    reason: str  #: why the plan is as it is; "": it was set
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,12 @@ class Step:
     total: float  #: seconds
     seconds: Dict[str, float]  #: outside of layers, by part
     layers: Tuple[Layer, ...]
+
+    def as_dict(self) -> Dict[str, Any]:
+        """The same as dicts, lists and numbers, for `json.dumps`."""
+        values = asdict(self)
+        values["error"] = int(self.error)
+        return values
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,8 @@ def _read_layer(pointer, index, number):
                  row.dropped, row.degree,
                  "hierarchical" if row.exchange else "linear",
                  _parts(row.seconds), matrix, row.bytes_sent,
-                 row.bytes_received)
+                 row.bytes_received, tuple(row.shadows[:row.shadow_count]),
+                 row.predicted, row.reason.decode())
 
 
 def read(pointer, bundle):

@@ -14,12 +14,19 @@ import unittest
 SKIPPED = 77
 
 
+def has(module):
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
+
+
 def main(arguments):
     needs = []
     while arguments and arguments[0] == "--needs":
         needs.append(arguments[1])
         arguments = arguments[2:]
-    missing = [m for m in needs if importlib.util.find_spec(m) is None]
+    missing = [m for m in needs if not has(m)]
     if missing:
         other = os.environ.get("MOIRA_TORCH_PYTHON")
         if other and other != sys.executable:

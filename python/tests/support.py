@@ -14,7 +14,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MOIRA_TEST_BUILD", TOP / "build"))
 #: The bundle of the runtime's own tests: row r of x goes to expert r % 2,
 #: y[r] = bias + x[r] * weight[r % 2].
-BUNDLE = BUILD / "unittests" / "Runtime" / "test.moira"
+BUNDLE = BUILD / "unittests" / "Runtime" / "alone.moira"
 MIXTRAL = TOP / "examples" / "mixtral" / "tiny.mlir"
 
 CODES = {"f32": "f", "f64": "d", "i8": "b", "i32": "i", "i64": "q"}

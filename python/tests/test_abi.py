@@ -13,7 +13,8 @@ from moira import _abi
 from support import TOP, python
 
 INCLUDE = TOP / "runtime" / "include"
-HEADERS = ("abi.h", "runtime.h", "training.h")
+HEADERS = ("abi.h", "runtime.h", "training.h", "ranks.h", "queue.h",
+           "adapt.h")
 
 
 def compiled(lines):
@@ -32,6 +33,10 @@ def compiled(lines):
                         program], check=True)
         return subprocess.run([program], check=True, text=True,
                               stdout=subprocess.PIPE).stdout.splitlines()
+
+
+#: What the manifest tells, as JSON.
+_UNUSED = ["moira_bundle_own_results", "moira_bundle_backward"]
 
 
 class Libraries(unittest.TestCase):
@@ -68,7 +73,9 @@ class Abi(unittest.TestCase):
         named.update(MOIRA_PART_COUNT=len(_abi.PARTS),
                      MOIRA_ABI_VERSION=_abi.ABI_VERSION, kDLCPU=_abi.CPU,
                      kDLInt=0, kDLUInt=1, kDLFloat=2, kDLBfloat=4,
-                     MOIRA_SGD=0, MOIRA_ADAM=1, MOIRA_ADAMW=2)
+                     MOIRA_SGD=0, MOIRA_ADAM=1, MOIRA_ADAMW=2,
+                     MOIRA_ADAPT_FIXED=0, MOIRA_ADAPT_MODEL=1,
+                     MOIRA_ADAPT_MEASURED=2)
         values = compiled(f'printf("%d\\n", (int){name});' for name in named)
         self.assertEqual(dict(zip(named, map(int, values))), named)
 
@@ -103,3 +110,7 @@ class Abi(unittest.TestCase):
         for name, (_, arguments) in _abi.FUNCTIONS.items():
             with self.subTest(name):
                 self.assertEqual(declared.get(name), len(arguments))
+        # Threads of Python take the place of queues.
+        self.assertEqual([name for name in declared
+                          if name not in _abi.FUNCTIONS
+                          and not name.startswith("moira_queue_")], _UNUSED)

@@ -36,7 +36,7 @@ Result<void *> Arena::allocate(int64_t bytes) {
   void *address = static_cast<char *>(chunk.storage.data()) + chunk.used;
   chunk.used += rounded;
   highest = std::max(highest, mark());
-  if (account->poisons())
+  if (account->poisons() && !source)
     poisonMemory(address, rounded);
   return address;
 }
@@ -52,10 +52,11 @@ Status Arena::grow(int64_t bytes) {
     int64_t wanted =
         std::max({bytes, smallestChunk, std::min(capacity(), largestGrowth)});
     Result<Storage> storage =
-        Storage::allocate(account, MemoryKind::Workspace, wanted);
+        Storage::allocate(account, MemoryKind::Workspace, wanted, source);
     // Close to the limit there may be room for the request alone.
     if (!storage.ok() && wanted > bytes)
-      storage = Storage::allocate(account, MemoryKind::Workspace, bytes);
+      storage =
+          Storage::allocate(account, MemoryKind::Workspace, bytes, source);
     if (!storage.ok())
       return storage.status();
     chunks.push_back({std::move(*storage), 0, 0});
@@ -97,7 +98,7 @@ Status Arena::keepOne(int64_t bytes) {
   if (bytes == 0)
     return Status();
   Result<Storage> storage =
-      Storage::allocate(account, MemoryKind::Workspace, bytes);
+      Storage::allocate(account, MemoryKind::Workspace, bytes, source);
   if (!storage.ok())
     return storage.status();
   chunks.push_back({std::move(*storage), 0, 0});

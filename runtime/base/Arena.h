@@ -21,8 +21,10 @@ class Arena {
 public:
   static constexpr int64_t alignment = 64;
 
-  explicit Arena(std::shared_ptr<MemoryAccount> account)
-      : account(std::move(account)) {}
+  /// Chunks come from `source`; null: from the machine.
+  explicit Arena(std::shared_ptr<MemoryAccount> account,
+                 std::shared_ptr<BlockSource> source = {})
+      : account(std::move(account)), source(std::move(source)) {}
 
   /// `bytes` >= 0 of undefined content, aligned to 64 bytes; valid until the
   /// matching `release` or `reset`. Never null; 0 bytes get an address too.
@@ -56,6 +58,7 @@ private:
   Status keepOne(int64_t bytes);
 
   std::shared_ptr<MemoryAccount> account;
+  std::shared_ptr<BlockSource> source;
   std::vector<Chunk> chunks;
   size_t current = 0; ///< chunks behind this one are empty
   int64_t highest = 0;

@@ -86,7 +86,8 @@ void moira::runtime::poisonMemory(void *data, int64_t bytes) {
 }
 
 Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
-                                  MemoryKind kind, int64_t bytes) {
+                                  MemoryKind kind, int64_t bytes,
+                                  std::shared_ptr<BlockSource> source) {
   Storage storage;
   if (bytes == 0) {
     storage.address = nothing;
@@ -101,20 +102,24 @@ Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
   }
   int64_t alignment = bytes >= hugePage ? hugePage : smallAlignment;
   void *address = nullptr;
-  if (bytes <= machineBytes())
+  if (source)
+    address = source->allocate(bytes);
+  else if (bytes <= machineBytes())
     address =
         std::aligned_alloc(alignment, (bytes + alignment - 1) & -alignment);
   if (!address) {
     account->release(kind, bytes);
     return Status(MOIRA_OUT_OF_MEMORY,
                   concat("expected ", kindName(kind), " of ", bytes,
-                         " bytes, got no memory from the system"));
+                         " bytes, got no memory from the ",
+                         source ? "device" : "system"));
   }
   // Advice only: without huge pages everything works, more slowly.
-  if (bytes >= hugePage)
+  if (bytes >= hugePage && !source)
     madvise(address, bytes & -hugePage, MADV_HUGEPAGE);
-  if (account->poisons())
+  if (account->poisons() && !source)
     poisonMemory(address, bytes);
+  storage.source = std::move(source);
   storage.account = std::move(account);
   storage.kind = kind;
   storage.address = address;
@@ -122,9 +127,14 @@ Result<Storage> Storage::allocate(std::shared_ptr<MemoryAccount> account,
   return storage;
 }
 
+BlockSource::~BlockSource() = default;
+
 Storage::~Storage() {
   if (!account)
     return;
-  std::free(address);
+  if (source)
+    source->release(address);
+  else
+    std::free(address);
   account->release(kind, bytes);
 }

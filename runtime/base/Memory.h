@@ -68,9 +68,18 @@ private:
 /// wrote shows.
 void poisonMemory(void *data, int64_t bytes);
 
+/// Memory that is not the machine's own, such as a device's.
+class BlockSource {
+public:
+  virtual ~BlockSource();
+  /// `bytes` > 0, aligned to 64; null where there are none.
+  virtual void *allocate(int64_t bytes) = 0;
+  virtual void release(void *memory) = 0;
+};
+
 /// A block of counted memory, zero or not, given back by the destructor. Blocks
-/// of at least 2 MiB start on a 2 MiB boundary and ask for huge pages; smaller
-/// ones are aligned to 64 bytes. Movable; the bytes do not move.
+/// of the machine of at least 2 MiB start on a 2 MiB boundary and ask for huge
+/// pages; others are aligned to 64 bytes. Movable; the bytes do not move.
 class Storage {
 public:
   Storage() = default;
@@ -83,8 +92,10 @@ public:
 
   /// `bytes` >= 0; a block of 0 bytes has a valid, aligned address too. Fails
   /// with MOIRA_OUT_OF_MEMORY at the account's limit or the machine's.
+  /// From `source`, which is never poisoned; null: from the machine.
   static Result<Storage> allocate(std::shared_ptr<MemoryAccount> account,
-                                  MemoryKind kind, int64_t bytes);
+                                  MemoryKind kind, int64_t bytes,
+                                  std::shared_ptr<BlockSource> source = {});
 
   void *data() const { return address; }
   int64_t size() const { return bytes; }
@@ -92,12 +103,14 @@ public:
 private:
   void swap(Storage &other) noexcept {
     std::swap(account, other.account);
+    std::swap(source, other.source);
     std::swap(kind, other.kind);
     std::swap(address, other.address);
     std::swap(bytes, other.bytes);
   }
 
   std::shared_ptr<MemoryAccount> account;
+  std::shared_ptr<BlockSource> source; ///< null: the machine
   MemoryKind kind = MemoryKind::Workspace;
   void *address = nullptr;
   int64_t bytes = 0;

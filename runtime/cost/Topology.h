@@ -42,6 +42,9 @@ public:
   static Result<Topology> read(const std::string &path);
   /// All pairs of ranks alike, each rank with a link of its own both ways.
   static Topology uniform(int ranks, double bandwidth, double latency);
+  /// Of ranks that nobody describes: such links, about as fast as a port of
+  /// InfiniBand NDR.
+  static Topology usual(int ranks) { return uniform(ranks, 50e9, 5e-6); }
 
   int ranks() const { return rankCount; }
   /// 0 where nodes have different sizes.

@@ -21,7 +21,7 @@
 namespace moira::runtime {
 
 /// Number of a queue or event, valid for the device that made it; 0 is none.
-using Queue = uint64_t;
+using DeviceQueue = uint64_t;
 using Event = uint64_t;
 
 struct Dim3 {
@@ -88,33 +88,37 @@ public:
   virtual int architecture() const = 0;
   virtual int processors() const = 0;
   virtual int64_t maxShared() const = 0;
+  /// Whether the host may read and write memory of the device where it stands,
+  /// while nothing that uses it is queued.
+  virtual bool isHostAccessible() const { return false; }
 
   /// 256-byte aligned; `bytes` >= 0.
   virtual Result<void *> allocate(int64_t bytes) = 0;
   /// Of allocate(); nullptr is fine. Work that uses it must have ended.
   virtual Status release(void *memory) = 0;
 
-  virtual Result<Queue> createQueue() = 0;
-  virtual Status destroyQueue(Queue queue) = 0;
+  virtual Result<DeviceQueue> createQueue() = 0;
+  virtual Status destroyQueue(DeviceQueue queue) = 0;
   /// Waits for the end of all work of `queue`, and returns its first failure.
-  virtual Status synchronize(Queue queue) = 0;
+  virtual Status synchronize(DeviceQueue queue) = 0;
 
   virtual Result<Event> createEvent() = 0;
   virtual Status destroyEvent(Event event) = 0;
   /// `event` happens when what is in `queue` now has ended.
-  virtual Status record(Event event, Queue queue) = 0;
+  virtual Status record(Event event, DeviceQueue queue) = 0;
   /// What is queued from now on waits for the event as last recorded; for one
   /// that never was, for nothing.
-  virtual Status wait(Queue queue, Event event) = 0;
+  virtual Status wait(DeviceQueue queue, Event event) = 0;
 
   /// Host memory must stay until the copy has ended.
   virtual Status copyIn(void *to, const void *from, int64_t bytes,
-                        Queue queue) = 0;
+                        DeviceQueue queue) = 0;
   virtual Status copyOut(void *to, const void *from, int64_t bytes,
-                         Queue queue) = 0;
+                         DeviceQueue queue) = 0;
   virtual Status copyWithin(void *to, const void *from, int64_t bytes,
-                            Queue queue) = 0;
-  virtual Status fill(void *to, int value, int64_t bytes, Queue queue) = 0;
+                            DeviceQueue queue) = 0;
+  virtual Status fill(void *to, int value, int64_t bytes,
+                      DeviceQueue queue) = 0;
 
   /// A module from an image: PTX text or a cubin for `cuda`, the address of a
   /// moira_emu_module for `emulated` (which must outlive the module).
@@ -124,7 +128,7 @@ public:
   find(const std::shared_ptr<Module> &module, const std::string &name) = 0;
   virtual Status launch(const Kernel &kernel, const LaunchShape &shape,
                         const std::vector<KernelArgument> &arguments,
-                        Queue queue) = 0;
+                        DeviceQueue queue) = 0;
   virtual Result<EncodedTensor> encode(const TensorBox &box) = 0;
 };
 

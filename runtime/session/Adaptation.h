@@ -50,6 +50,9 @@ struct AdaptOptions {
 /// (docs/selection.md has the numbers). Its links are one machine's.
 Calibration assumedCalibration(const LayerSpec &layer);
 
+/// The links between ranks in nodes of `perNode`, as a calibration has them.
+Result<Topology> describeNodes(Calibration calibration, int ranks, int perNode);
+
 /// A layer with a placement and costs, as the cost model has it.
 LayerShape layerShape(const EntrySpec &entry, const LayerSpec &layer);
 

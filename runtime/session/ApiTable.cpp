@@ -4,6 +4,7 @@
 // The functions that generated code gets, and their guard against failures and
 // exceptions.
 
+#include "session/DeviceStep.h"
 #include "session/Shadows.h"
 #include "session/StepContext.h"
 
@@ -43,13 +44,13 @@ struct Api {
 
   static int64_t mark(moira_ctx *ctx, int64_t worker) {
     return guarded<int64_t>(ctx, 0, [&](StepContext &step) -> int64_t {
-      return step.checkWorker(worker) ? step.arenas[worker]->mark() : 0;
+      return step.checkWorker(worker) ? step.arena(worker).mark() : 0;
     });
   }
 
   static void release(moira_ctx *ctx, int64_t worker, int64_t mark) {
     guarded(ctx, false, [&](StepContext &step) {
-      if (step.checkWorker(worker) && !step.arenas[worker]->release(mark))
+      if (step.checkWorker(worker) && !step.arena(worker).release(mark))
         step.fail(MOIRA_FAILED, concat("release: expected a mark of worker ",
                                        worker, ", got ", mark));
       return true;
@@ -95,8 +96,11 @@ struct Api {
   static void loads(moira_ctx *ctx, int64_t layer, int64_t experts,
                     const int32_t *counts, const int32_t *sizes) {
     guarded(ctx, false, [&](StepContext &step) {
-      if (step.checkNotInBody("loads") &&
-          !step.steps.loads(layer, experts, counts, sizes))
+      if (step.device())
+        step.note("loads",
+                  step.device()->noteLoads(layer, experts, counts, sizes));
+      else if (step.checkNotInBody("loads") &&
+               !step.steps.loads(layer, experts, counts, sizes))
         step.fail(MOIRA_FAILED,
                   concat("loads: expected a layer of the entry, with as many "
                          "experts each time, got layer ",
@@ -117,7 +121,7 @@ struct Api {
   static void allGather(moira_ctx *ctx, const void *mine, int64_t bytes,
                         void *all) {
     guarded(ctx, false, [&](StepContext &step) {
-      if (step.checkNotInBody("all_gather"))
+      if (step.checkNotInBody("all_gather") && step.settle("all_gather"))
         step.waiting(-1, [&] {
           step.note("all_gather", step.link().allGather(mine, bytes, all));
         });
@@ -127,7 +131,9 @@ struct Api {
 
   static void gatherCounts(moira_ctx *ctx, int64_t layer, int64_t experts,
                            const int32_t *counts, int32_t *matrix) {
-    std::fill_n(matrix, std::max<int64_t>(experts, 0) * ctx->ranks, 0);
+    // Memory of a device may be in use until the step has waited for it.
+    if (!ctx->queues)
+      std::fill_n(matrix, std::max<int64_t>(experts, 0) * ctx->ranks, 0);
     guarded(ctx, false, [&](StepContext &step) {
       if (step.checkNotInBody("gather_counts"))
         step.gatherCounts(layer, experts, counts, matrix);
@@ -137,7 +143,8 @@ struct Api {
 
   static int64_t receiveSizes(moira_ctx *ctx, const moira_exchange *exchange,
                               int32_t *groups) {
-    std::fill_n(groups, std::max(exchange->placement.slots, 0), 0);
+    if (!ctx->queues)
+      std::fill_n(groups, std::max(exchange->placement.slots, 0), 0);
     return guarded<int64_t>(ctx, 0, [&](StepContext &step) -> int64_t {
       return step.checkNotInBody("receive_sizes")
                  ? step.receiveSizes(*exchange, groups)
@@ -154,7 +161,7 @@ struct Api {
   static int64_t exchange(moira_ctx *ctx, const moira_exchange *exchange) {
     return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
       const moira_plan *plan = step.planOf("exchange", exchange->layer);
-      if (!plan)
+      if (!plan || !step.settle("exchange"))
         return -1;
       step.chargeProduct(*plan, *exchange);
       return ticketOf(step, "exchange", step.link().exchange(*plan, *exchange));
@@ -164,7 +171,7 @@ struct Api {
   static int64_t gatherWeights(moira_ctx *ctx, const moira_gather *gather) {
     return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
       const moira_plan *plan = step.planOf("gather_weights", gather->layer);
-      if (!plan)
+      if (!plan || !step.settle("gather_weights"))
         return -1;
       return ticketOf(step, "gather_weights",
                       step.link().gatherWeights(*plan, *gather));
@@ -174,7 +181,7 @@ struct Api {
   static int64_t allReduce(moira_ctx *ctx, const void *in, void *out,
                            int64_t count, int32_t dtype) {
     return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
-      if (!step.checkNotInBody("all_reduce"))
+      if (!step.checkNotInBody("all_reduce") || !step.settle("all_reduce"))
         return -1;
       return ticketOf(step, "all_reduce",
                       step.link().startAllReduce(in, out, count, dtype));
@@ -184,7 +191,7 @@ struct Api {
   static int64_t reduceWeights(moira_ctx *ctx, const moira_reduce *reduce) {
     return guarded<int64_t>(ctx, -1, [&](StepContext &step) -> int64_t {
       const moira_plan *plan = step.planOf("reduce_weights", reduce->layer);
-      if (!plan)
+      if (!plan || !step.settle("reduce_weights"))
         return -1;
       if (reduce->placement.copies == 0)
         step.computed.reduce(reduce->layer);

@@ -133,6 +133,9 @@ private:
     case SectionKind::PackedParameters:
       contents.packedParameters = view;
       break;
+    case SectionKind::GpuCode:
+      contents.gpuCode = view;
+      break;
     }
     return Status();
   }
@@ -276,6 +279,8 @@ static std::vector<Part> listParts(const BundleContents &contents) {
                              {SectionKind::HostCode, contents.hostCode}};
   if (!contents.packedParameters.empty())
     parts.push_back({SectionKind::PackedParameters, contents.packedParameters});
+  if (!contents.gpuCode.empty())
+    parts.push_back({SectionKind::GpuCode, contents.gpuCode});
   return parts;
 }
 

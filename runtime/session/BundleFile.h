@@ -25,6 +25,7 @@ struct BundleContents {
   std::string_view manifest;         ///< JSON
   std::string_view hostCode;         ///< an ELF shared object
   std::string_view packedParameters; ///< empty: none
+  std::string_view gpuCode{};        ///< empty: none
 };
 
 /// A verified bundle, in memory of its own (so that nobody changes it after

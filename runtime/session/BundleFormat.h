@@ -34,14 +34,15 @@ static_assert(sizeof(BundleSection) == 32, "a table entry is 32 bytes");
 enum class SectionKind : uint32_t {
   Manifest = 1,
   HostCode = 2,
-  PackedParameters = 3
+  PackedParameters = 3,
+  GpuCode = 4 ///< PTX and cubins, where the manifest says
 };
 
 inline constexpr char bundleMagic[8] = {'M', 'O', 'I', 'R', 'A', 'B', 'D', 'L'};
 /// Sections stand in ascending order, each on the next multiple of this; the
 /// bytes between are zero, and the file ends with the last section.
 inline constexpr uint64_t sectionAlignment = 64;
-inline constexpr uint32_t maxSections = 3;
+inline constexpr uint32_t maxSections = 4;
 
 } // namespace moira::runtime
 

@@ -18,7 +18,8 @@ int32_t runtime::reportStatus(const Status &status) {
 }
 
 moira_bundle *runtime::wrapProgram(std::shared_ptr<const Program> program) {
-  return new moira_bundle{std::move(program)};
+  auto grids = std::make_shared<BundleGrids>(program);
+  return new moira_bundle{std::move(grids), std::move(program)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -34,14 +35,21 @@ const char *moira_status_name(int32_t code) { return statusName(code); }
 // Bundles
 //===----------------------------------------------------------------------===//
 
+static std::string listOf(const std::vector<int32_t> &numbers) {
+  std::string text;
+  for (int32_t number : numbers)
+    text += concat(text.empty() ? "" : ", ", number);
+  return text;
+}
+
 static Status openBundle(Result<std::shared_ptr<const BundleFile>> file,
                          moira_bundle **bundle) {
   if (!file.ok())
     return file.status();
-  Result<std::shared_ptr<const Program>> program = Program::load(*file);
-  if (!program.ok())
-    return program.status();
-  *bundle = wrapProgram(*program);
+  Result<std::shared_ptr<BundleGrids>> grids = BundleGrids::open(*file);
+  if (!grids.ok())
+    return grids.status();
+  *bundle = new moira_bundle{*grids, (*grids)->first()};
   return Status();
 }
 
@@ -66,6 +74,40 @@ int32_t moira_bundle_open_memory(const void *data, size_t bytes,
 }
 
 void moira_bundle_close(moira_bundle *bundle) { delete bundle; }
+
+int32_t moira_bundle_grid(const moira_bundle *bundle, int32_t index,
+                          int32_t *ranks) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(bundle);
+    MOIRA_REQUIRE(ranks);
+    const std::vector<int32_t> &list = bundle->grids->ranks();
+    if (index < 0 || index >= static_cast<int64_t>(list.size()))
+      return Status(
+          MOIRA_INVALID_ARGUMENT,
+          concat("expected a grid below ", list.size(), ", got ", index));
+    *ranks = list[index];
+    return Status();
+  });
+}
+
+int32_t moira_bundle_for_ranks(const moira_bundle *bundle, int32_t ranks,
+                               moira_bundle **grid) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(bundle);
+    MOIRA_REQUIRE(grid);
+    const std::vector<int32_t> &list = bundle->grids->ranks();
+    if (std::find(list.begin(), list.end(), ranks) == list.end())
+      return Status(MOIRA_INVALID_ARGUMENT,
+                    concat("expected a grid of the bundle (", listOf(list),
+                           " ranks), got ", ranks));
+    Result<std::shared_ptr<const Program>> program =
+        bundle->grids->forRanks(ranks);
+    if (!program.ok())
+      return program.status();
+    *grid = new moira_bundle{bundle->grids, *program};
+    return Status();
+  });
+}
 
 int32_t moira_bundle_manifest(const moira_bundle *bundle, const char **json) {
   return guarded([&]() -> Status {
@@ -99,6 +141,7 @@ int32_t moira_bundle_entry(const moira_bundle *bundle, int32_t entry,
     value.inputs = static_cast<int32_t>((*spec)->inputs.size());
     value.results = static_cast<int32_t>((*spec)->results.size());
     value.variants = static_cast<int32_t>((*spec)->variants.size());
+    value.ranks = (*spec)->ranks;
     return writeStruct(value, info);
   });
 }

@@ -12,17 +12,15 @@ using namespace moira::runtime;
 
 Session &runtime::unwrap(moira_session *session) { return *session->session; }
 
-static Result<SessionOptions> readOptions(const moira_session_options *given) {
+static SessionOptions toOptions(const moira_session_options &value) {
   SessionOptions options;
-  if (!given)
-    return options;
-  moira_session_options value{};
-  MOIRA_RETURN_IF_ERROR(readStruct(given, value));
   options.threads = value.threads;
   options.memoryLimit = value.memory_limit;
   if (value.statistics_steps != 0)
     options.statisticsSteps = std::max(0, value.statistics_steps);
   options.logLevel = static_cast<LogLevel>(std::clamp(value.log_level, 0, 3));
+  if (value.ranks)
+    options.communicator = value.ranks->group->communicator();
   return options;
 }
 
@@ -32,14 +30,19 @@ int32_t moira_session_create(moira_bundle *bundle,
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(bundle);
     MOIRA_REQUIRE(session);
-    Result<SessionOptions> read = readOptions(options);
-    if (!read.ok())
-      return read.status();
+    moira_session_options value{};
+    if (options)
+      MOIRA_RETURN_IF_ERROR(readStruct(options, value));
+    Result<std::shared_ptr<const Program>> program =
+        bundle->grids->forRanks(value.ranks ? value.ranks->group->ranks() : 1);
+    if (!program.ok())
+      return program.status();
     Result<std::unique_ptr<Session>> made =
-        Session::create(bundle->program, *read);
+        Session::create(*program, toOptions(value));
     if (!made.ok())
       return made.status();
-    *session = new moira_session{std::move(*made)};
+    *session = new moira_session{std::move(*made),
+                                 value.ranks ? value.ranks->group : nullptr};
     return Status();
   });
 }
@@ -106,15 +109,44 @@ int32_t moira_session_set_variant(moira_session *session, const char *entry,
   });
 }
 
+static Result<PlanOptions> readPlan(const moira_plan_options *plan) {
+  MOIRA_REQUIRE(plan);
+  moira_plan_options value{};
+  MOIRA_RETURN_IF_ERROR(readStruct(plan, value));
+  if (value.slot_count < 0 || (value.slot_count > 0 && !value.slot_table))
+    return Status(
+        MOIRA_INVALID_ARGUMENT,
+        concat("slot_table: expected ", value.slot_count, " slots, got none"));
+  if (value.shadow_count < 0 || (value.shadow_count > 0 && !value.shadows))
+    return Status(
+        MOIRA_INVALID_ARGUMENT,
+        concat("shadows: expected ", value.shadow_count, " experts, got none"));
+  PlanOptions options;
+  options.degree = value.degree == 0 ? 1 : value.degree;
+  options.exchange = value.exchange;
+  if (value.slot_table)
+    options.slotTable.assign(value.slot_table,
+                             value.slot_table + value.slot_count);
+  if (value.shadows)
+    options.shadows.assign(value.shadows, value.shadows + value.shadow_count);
+  return options;
+}
+
 int32_t moira_session_set_plan(moira_session *session,
                                const moira_plan_options *plan) {
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(session);
-    MOIRA_REQUIRE(plan);
-    moira_plan_options value{};
-    MOIRA_RETURN_IF_ERROR(readStruct(plan, value));
-    return session->session->setPlan(
-        {value.degree == 0 ? 1 : value.degree, value.exchange});
+    Result<PlanOptions> read = readPlan(plan);
+    return read.ok() ? session->session->setPlan(*read) : read.status();
+  });
+}
+
+int32_t moira_session_set_layer_plan(moira_session *session, int64_t layer,
+                                     const moira_plan_options *plan) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    Result<PlanOptions> read = readPlan(plan);
+    return read.ok() ? session->session->setPlan(layer, *read) : read.status();
   });
 }
 
@@ -151,6 +183,15 @@ moira::runtime::readStep(const Session &session, const char *entry,
                        std::move(*tensors)};
 }
 
+Status moira::runtime::runInvoke(moira_session *session, StepArguments &step,
+                                 DLManagedTensor **results) {
+  auto turn = session->turn();
+  MOIRA_RETURN_IF_ERROR(
+      session->session->invoke(step.entry, step.inputs, step.results));
+  handOut(std::move(step.results), results);
+  return Status();
+}
+
 int32_t moira_session_invoke(moira_session *session, const char *entry,
                              const DLTensor *const *inputs, int32_t input_count,
                              DLManagedTensor **results, int32_t result_count) {
@@ -160,11 +201,8 @@ int32_t moira_session_invoke(moira_session *session, const char *entry,
         readStep(*session->session, entry, inputs, input_count, results,
                  result_count, /*withResiduals=*/true);
     if (!step.ok())
-      return step.status();
-    MOIRA_RETURN_IF_ERROR(
-        session->session->invoke(step->entry, step->inputs, step->results));
-    handOut(std::move(step->results), results);
-    return Status();
+      return session->refuse(step.status());
+    return runInvoke(session, *step, results);
   });
 }
 

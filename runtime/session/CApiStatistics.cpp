@@ -82,6 +82,10 @@ int32_t moira_statistics_layer(const moira_statistics *statistics,
             : static_cast<int32_t>(found.matrix.size() / found.counts.size());
     value.bytes_sent = found.bytesSent;
     value.bytes_received = found.bytesReceived;
+    value.shadows = found.shadows.data();
+    value.shadow_count = static_cast<int32_t>(found.shadows.size());
+    value.predicted = found.predicted;
+    value.reason = found.reason;
     return writeStruct(value, row);
   });
 }

@@ -6,7 +6,9 @@
 #ifndef MOIRA_RUNTIME_SESSION_CAPISUPPORT_H
 #define MOIRA_RUNTIME_SESSION_CAPISUPPORT_H
 
+#include "session/BundleGrids.h"
 #include "session/Handles.h"
+#include "session/RankGroup.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,11 +17,33 @@
 #include <new>
 
 struct moira_bundle {
+  std::shared_ptr<moira::runtime::BundleGrids> grids;
+  /// Of the grid that the handle describes.
   std::shared_ptr<const moira::runtime::Program> program;
+};
+
+struct moira_ranks {
+  std::shared_ptr<moira::runtime::RankGroup> group;
 };
 
 struct moira_session {
   std::unique_ptr<moira::runtime::Session> session;
+  std::shared_ptr<moira::runtime::RankGroup> group; ///< null: one rank
+
+  /// Held by what runs with other ranks: sessions of one group take turns.
+  std::unique_lock<std::mutex> turn() const {
+    return group ? std::unique_lock<std::mutex>(group->turn)
+                 : std::unique_lock<std::mutex>();
+  }
+  bool hasOthers() const { return group && group->ranks() > 1; }
+  /// Ends the step of all ranks with what is wrong with this one's arguments.
+  moira::Status refuse(const moira::Status &fault) const {
+    return group ? group->agree(fault,
+                                [](moira::runtime::Communicator &) {
+                                  return moira::Status();
+                                })
+                 : fault;
+  }
 };
 
 struct moira_statistics {
@@ -48,6 +72,9 @@ Result<StepArguments> readStep(const Session &session, const char *entry,
                                const DLTensor *const *inputs,
                                int32_t inputCount, DLManagedTensor **results,
                                int32_t resultCount, bool withResiduals);
+/// Runs a step, with other ranks in turn, and hands its results out.
+Status runInvoke(moira_session *session, StepArguments &step,
+                 DLManagedTensor **results);
 /// The entry at `index`, or what is wrong with the arguments.
 Result<const EntrySpec *> entryAt(const moira_bundle *bundle, int32_t index);
 /// Gives the tensors that the runtime made to the places that were NULL.

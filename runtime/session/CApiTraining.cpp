@@ -65,8 +65,9 @@ int32_t moira_session_forward(moira_session *session, const char *entry,
         readStep(*session->session, entry, inputs, input_count, results,
                  result_count, /*withResiduals=*/false);
     if (!step.ok())
-      return step.status();
+      return session->refuse(step.status());
     auto handle = std::make_unique<moira_residuals>();
+    auto turn = session->turn();
     MOIRA_RETURN_IF_ERROR(session->session->forward(
         step->entry, step->inputs, step->results, handle->residuals));
     handOut(std::move(step->results), results);
@@ -93,12 +94,13 @@ static int32_t runBackward(BackwardStep step, moira_session *session,
     Result<std::vector<TensorView>> views =
         readInputs(gradients, gradientCount);
     if (!views.ok())
-      return views.status().within("backward");
+      return session->refuse(views.status().within("backward"));
     Result<std::vector<ResultTensor>> tensors =
         readResults(results, resultCount);
     if (!tensors.ok())
-      return tensors.status().within("backward");
+      return session->refuse(tensors.status().within("backward"));
     std::vector<ResultTensor> filled = *tensors;
+    auto turn = session->turn();
     MOIRA_RETURN_IF_ERROR(
         (session->session.get()->*step)(*residuals->residuals, *views, filled));
     // The session allocates all for an empty list; nobody asked for them.
@@ -138,6 +140,7 @@ int32_t moira_session_gradient_norm(moira_session *session, double *norm) {
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(session);
     MOIRA_REQUIRE(norm);
+    auto turn = session->turn();
     Result<double> value = session->session->gradientNorm();
     if (!value.ok())
       return value.status();
@@ -196,6 +199,7 @@ int32_t moira_session_update(moira_session *session,
     update.epsilon = value.epsilon;
     update.weightDecay = value.weight_decay;
     update.gradientScale = value.gradient_scale;
+    auto turn = session->turn();
     return session->session->update(update);
   });
 }

@@ -8,6 +8,7 @@
 #define MOIRA_RUNTIME_SESSION_MANIFEST_H
 
 #include "base/Types.h"
+#include "session/DeviceSpec.h"
 
 #include <optional>
 #include <string>
@@ -202,10 +203,15 @@ struct Manifest {
   uint32_t abi = MOIRA_ABI_VERSION;
   std::string module;
   Target target;
+  /// Blocks that hidden dimensions are summed in; 0: as many as ranks share an
+  /// expert.
+  int64_t hiddenBlocks = 0;
   /// What the compiler tells people: what it folded, what it left out and why.
   std::vector<std::string> notes{};
   std::vector<EntrySpec> entries;
   std::vector<ParameterSpec> parameters;
+  /// Of a program for a GPU: its kernels. Steps then need a device.
+  std::optional<DeviceSpec> device{};
 
   /// Index of the only entry that a program would be asked for: no way back of
   /// another, no update. -1 where there is none, or several.

@@ -3,6 +3,7 @@
 //
 // The manifest as JSON: what all grids share, and the grids.
 
+#include "session/ManifestDevice.h"
 #include "session/ManifestGradients.h"
 #include "session/ManifestLayers.h"
 #include "session/ManifestParts.h"
@@ -43,9 +44,12 @@ static Status readHeader(const Reader &root, Status &error,
     manifest.target.cpu = target.textOr("cpu");
     manifest.target.features = target.textOr("features");
   }
+  manifest.hiddenBlocks = root.integerOr("hidden_blocks", 0, 0);
   if (root.has("notes"))
     for (const Reader &note : root.at("notes").items())
       manifest.notes.push_back(note.text());
+  if (root.has("device"))
+    manifest.device = readDevice(root.at("device"));
   return error;
 }
 
@@ -155,8 +159,12 @@ static Json headerToJson(const Manifest &manifest) {
        {{"triple", manifest.target.triple},
         {"cpu", manifest.target.cpu},
         {"features", manifest.target.features}}}};
+  if (manifest.hiddenBlocks > 0)
+    json["hidden_blocks"] = manifest.hiddenBlocks;
   if (!manifest.notes.empty())
     json["notes"] = manifest.notes;
+  if (manifest.device)
+    json["device"] = deviceToJson(*manifest.device);
   return json;
 }
 

@@ -49,6 +49,28 @@ static Status placePacked(const Manifest &manifest, std::string_view bytes,
   return Status();
 }
 
+Status Program::linkDevice(const DeviceSpec &device, const Resolver &resolve,
+                           std::string_view gpuCode) {
+  auto isInside = [&](const CodeRange &range) {
+    uint64_t all = gpuCode.size();
+    return uint64_t(range.offset) <= all &&
+           uint64_t(range.bytes) <= all - uint64_t(range.offset);
+  };
+  for (const ImageSpec &image : device.images) {
+    if (!isInside(image.ptx) || !isInside(image.cubin))
+      return Status(MOIRA_DATA_LOSS,
+                    concat("image '", image.name,
+                           "': expected its code within ", gpuCode.size(),
+                           " bytes of GPU code, got a place outside"));
+    void *address = nullptr;
+    if (!image.emulated.empty())
+      MOIRA_RETURN_IF_ERROR(resolveSymbol(resolve, image.emulated, address));
+    images.push_back(address);
+  }
+  code = gpuCode;
+  return Status();
+}
+
 /// Whether steps take and give the same tensors.
 static bool hasTensorsOf(const EntrySpec &a, const EntrySpec &b) {
   auto same = [](const std::vector<TensorSpec> &x,
@@ -98,9 +120,12 @@ Status Program::link(Manifest manifest, const Resolver &resolve,
 Result<std::shared_ptr<const Program>>
 Program::create(Manifest manifest, const Resolver &resolve,
                 std::shared_ptr<const void> owner,
-                std::string_view packedParameters) {
+                std::string_view packedParameters, std::string_view gpuCode) {
   std::shared_ptr<Program> program(new Program());
   program->text = manifest.serialize();
+  if (manifest.device)
+    MOIRA_RETURN_IF_ERROR(
+        program->linkDevice(*manifest.device, resolve, gpuCode));
   MOIRA_RETURN_IF_ERROR(program->link(std::move(manifest), resolve,
                                       std::move(owner), packedParameters));
   return std::shared_ptr<const Program>(std::move(program));
@@ -139,6 +164,9 @@ Program::load(std::shared_ptr<const BundleFile> bundle, int32_t ranks) {
   auto resolve = [library = code->get()](const char *symbol) {
     return library->find(symbol);
   };
+  if (manifest->device)
+    MOIRA_RETURN_IF_ERROR(
+        program->linkDevice(*manifest->device, resolve, contents.gpuCode));
   MOIRA_RETURN_IF_ERROR(program->link(std::move(*manifest), resolve, owner,
                                       contents.packedParameters));
   return std::shared_ptr<const Program>(std::move(program));

@@ -27,12 +27,12 @@ public:
   /// A program from parts. Every symbol of the manifest is looked up here, so
   /// `resolve` is not kept. `owner` (may be null) lives as long as the
   /// program and keeps the code in memory. `packedParameters` (may be empty)
-  /// must live as long as `owner`. Fails with MOIRA_NOT_FOUND where a symbol
-  /// is missing.
+  /// must live as long as `owner`; `gpuCode` is copied. Fails with
+  /// MOIRA_NOT_FOUND where a symbol is missing.
   static Result<std::shared_ptr<const Program>>
   create(Manifest manifest, const Resolver &resolve,
          std::shared_ptr<const void> owner = nullptr,
-         std::string_view packedParameters = {});
+         std::string_view packedParameters = {}, std::string_view gpuCode = {});
 
   /// Loads the code of a verified bundle, after checking that this machine
   /// can run it (MOIRA_UNAVAILABLE if not): the grid for `ranks` ranks; 0: the
@@ -66,8 +66,17 @@ public:
     return packed.empty() ? nullptr : packed[parameter];
   }
 
+  /// The kernels of an image: the address of a moira_emu_module, null where
+  /// there is none, and a part of the GPU code.
+  const void *emulatedImage(int image) const { return images[image]; }
+  std::string_view gpuCode(const CodeRange &range) const {
+    return std::string_view(code).substr(range.offset, range.bytes);
+  }
+
 private:
   Program() = default;
+  Status linkDevice(const DeviceSpec &device, const Resolver &resolve,
+                    std::string_view gpuCode);
   Status link(Manifest manifest, const Resolver &resolve,
               std::shared_ptr<const void> owner,
               std::string_view packedParameters);
@@ -85,6 +94,8 @@ private:
   std::vector<std::vector<VariantCode>> entries;
   std::vector<moira_pack_entry> packs;
   std::vector<const void *> packed;
+  std::vector<const void *> images; ///< of the emulated device, or null
+  std::string code;                 ///< of kernels
   std::shared_ptr<const void> owner;
 };
 

@@ -29,9 +29,29 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
                               std::numeric_limits<double>::infinity());
   timedSteps.assign(manifest.entries.size(), -1);
   adaptations.resize(manifest.entries.size());
+  rebalancings.resize(manifest.entries.size());
   step.setShadows(&shadows);
   const std::string &text = program->manifestText();
   programHash = hashBytes(text.data(), text.size());
+}
+
+/// A program for a GPU needs one; another takes none.
+Status Session::Impl::openDevice(std::shared_ptr<Device> given) {
+  if (bool(manifest.device) != bool(given))
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  given ? concat("expected a program for a GPU to run on ",
+                                 given->name(), ", got one for the processor")
+                        : std::string("expected a device for a program for a "
+                                      "GPU, got none"));
+  if (!given)
+    return Status();
+  Result<std::unique_ptr<DeviceStep>> made =
+      DeviceStep::create(program, std::move(given), account);
+  if (!made.ok())
+    return made.status();
+  device = std::move(*made);
+  step.setDevice(device.get());
+  return Status();
 }
 
 //===----------------------------------------------------------------------===//
@@ -235,6 +255,8 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               const StepPlan &given) {
   const EntrySpec &spec = program->signature(entry, given.variant);
   std::vector<moira_buffer> buffers = toBuffers(inputs);
+  if (device)
+    MOIRA_RETURN_IF_ERROR(device->updateParameters(parameters));
   preparePlans(spec, given);
   Result<int64_t> bytes = workspace(entry, given.variant, buffers);
   if (!bytes.ok())
@@ -256,6 +278,8 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                account->figures().parameters, ", workspace ", *bytes, ")"));
   MOIRA_RETURN_IF_ERROR(step.arena(0).reserve(*bytes));
 
+  if (device)
+    MOIRA_RETURN_IF_ERROR(device->begin(spec, inputs, buffers));
   Adaptation *adaptation = adaptations[entry].get();
   step.setRecord(describeRank(entry, inputs),
                  adaptation ? adaptation->seconds() : layerSeconds[entry],
@@ -276,9 +300,16 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   else
     step.fail(ready.code, ready.message);
   shadows.end();
+  if (device) {
+    if (Status ended = device->end(step.recorder()); !ended.ok())
+      step.fail(ended.code, ended.message);
+    step.recorder().device(device->launches(), device->waits());
+  }
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);
+  if (rebalancings[entry] && row.error == MOIRA_OK)
+    rebalancings[entry]->count(row);
   for (const std::shared_ptr<StatisticsSink> &sink : sinks)
     sink->record(row);
   ranLayers.clear();
@@ -316,6 +347,7 @@ Session::create(std::shared_ptr<const Program> program,
                   concat("expected a memory limit of 0 or more bytes, got ",
                          options.memoryLimit));
   auto impl = std::make_unique<Impl>(std::move(program), options);
+  MOIRA_RETURN_IF_ERROR(impl->openDevice(options.device));
   MOIRA_RETURN_IF_ERROR(impl->parameters.open());
   MOIRA_RETURN_IF_ERROR(impl->setPlan(std::nullopt, PlanOptions()));
   return std::unique_ptr<Session>(new Session(std::move(impl)));

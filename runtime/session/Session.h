@@ -20,6 +20,8 @@
 
 namespace moira::runtime {
 
+class Device;
+
 struct SessionOptions {
   int threads = 0;           ///< 0: one per processor this process may use
   int64_t memoryLimit = 0;   ///< bytes; 0: none
@@ -33,6 +35,8 @@ struct SessionOptions {
   /// The ranks that steps run with; null: this one alone. Of one communicator
   /// one session at a time runs a step.
   std::shared_ptr<Communicator> communicator;
+  /// The GPU that a program for one runs on.
+  std::shared_ptr<Device> device;
   /// Called while parameters are bound, one call at a time, from any thread.
   std::function<void(int64_t doneBytes, int64_t allBytes)> progress;
 };
@@ -63,6 +67,7 @@ struct ResultTensor {
 class FileTensors;
 class Residuals;
 struct AdaptOptions;
+struct RebalanceOptions;
 struct Candidate;
 struct Explanation;
 struct TrainingState;
@@ -115,6 +120,16 @@ public:
   /// something moved. On failure while bytes move no parameter is bound and the
   /// optimizer begins again. Of several ranks collective, with equal tables.
   Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
+  /// Where a layer's experts stand for long, [ranks, slots]; empty where the
+  /// session has no such layer on several ranks.
+  std::vector<int32_t> slotTable(int64_t layer) const;
+  /// Counts the loads of an entry's steps from now on, for `rebalance`. Again:
+  /// from the beginning.
+  Status countLoads(const std::string &entry, const RebalanceOptions &options);
+  /// Moves experts of the entry's layers to where the loads since the last call
+  /// want them (FlexMoE's expand, shrink, migrate), as `moveWeights` does.
+  /// Returns how many layers have moved. Of several ranks collective.
+  Result<int64_t> rebalance(const std::string &entry);
 
   /// Runs one step. `results` may be empty (all allocated) or have one
   /// element per result. On failure no result is allocated, the content of

@@ -8,9 +8,11 @@
 
 #include "session/Adaptation.h"
 #include "session/Checkpoint.h"
+#include "session/DeviceStep.h"
 #include "session/GradientTable.h"
 #include "session/Optimizer.h"
 #include "session/ParameterTable.h"
+#include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "session/Session.h"
 #include "session/Shadows.h"
@@ -26,6 +28,7 @@ struct Session::Impl {
   Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
 
   // Session.cpp: steps.
+  Status openDevice(std::shared_ptr<Device> given);
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
   Status checkRanks(const EntrySpec &spec) const;
@@ -128,6 +131,7 @@ struct Session::Impl {
   std::shared_ptr<MemoryAccount> account;
   Pool pool;
   std::shared_ptr<Communicator> communicator; ///< null for one rank
+  std::unique_ptr<DeviceStep> device;         ///< null: the processor
   StepContext step;
   ParameterTable parameters;
   RingSink ring;
@@ -144,8 +148,9 @@ struct Session::Impl {
   std::vector<std::vector<double>> layerSeconds;
   std::vector<int64_t> timedSteps;
   std::vector<double> rowSeconds;
-  std::vector<std::pair<int64_t, double>> ranLayers;    ///< of the last row
-  std::vector<std::unique_ptr<Adaptation>> adaptations; ///< by entry, or null
+  std::vector<std::pair<int64_t, double>> ranLayers;      ///< of the last row
+  std::vector<std::unique_ptr<Adaptation>> adaptations;   ///< by entry, or null
+  std::vector<std::unique_ptr<Rebalancing>> rebalancings; ///< by entry
   uint64_t programHash = 0;
   std::shared_ptr<const SessionIdentity> identity =
       std::make_shared<SessionIdentity>();

@@ -32,7 +32,7 @@ void Session::Impl::preparePlans(const EntrySpec &spec, const StepPlan &given) {
     layers.push_back(layer.index);
   toAbiPlans(given.variant, step.context()->ranks, given.layers, plans);
   step.context()->plan = plans.data();
-  step.context()->params = parameters.params();
+  step.context()->params = device ? device->params() : parameters.params();
 }
 
 Status Session::Impl::setPlan(std::optional<int64_t> layer,

@@ -4,8 +4,10 @@
 #include "session/StepContext.h"
 
 #include "collective/VirtualClock.h"
+#include "session/DeviceStep.h"
 #include "session/Residuals.h"
 
+#include <algorithm>
 #include <functional>
 
 using namespace moira;
@@ -26,6 +28,19 @@ StepContext::StepContext(Pool *pool, std::shared_ptr<MemoryAccount> account)
   ctx.ranks = 1;
   ctx.workers = workerCount;
   ctx.session = this;
+}
+
+Arena &StepContext::arena(int64_t worker) {
+  if (!gpu)
+    return *arenas[worker];
+  // What the processor's worker 0 has is the host's here.
+  return worker == 0 ? gpu->arena() : *arenas[std::max<int64_t>(worker, 0)];
+}
+
+void StepContext::setDevice(DeviceStep *device) {
+  gpu = device;
+  // Generated code only reads it.
+  ctx.queues = gpu ? const_cast<moira_device *>(gpu->table()) : nullptr;
 }
 
 void StepContext::begin(const EntrySpec *newEntry,
@@ -49,8 +64,8 @@ Status StepContext::finish() {
     if (!made[i])
       fail(MOIRA_FAILED,
            concat("expected the step to produce result ", i, ", got none"));
-  for (std::unique_ptr<Arena> &arena : arenas)
-    arena->reset();
+  for (int64_t worker = gpu ? -1 : 0; worker < workers(); ++worker)
+    arena(worker).reset();
   entry = nullptr;
   results = nullptr;
   return Status(ctx.error, message);
@@ -66,7 +81,7 @@ void StepContext::fail(int32_t code, std::string text) {
 }
 
 bool StepContext::checkWorker(int64_t worker) {
-  if (worker >= 0 && worker < workers())
+  if (worker >= (gpu ? MOIRA_DEVICE_HOST_WORKER : 0) && worker < workers())
     return true;
   fail(MOIRA_FAILED,
        concat("expected a worker below ", workers(), ", got ", worker));
@@ -85,7 +100,7 @@ bool StepContext::checkNotInBody(const char *function) {
 void *StepContext::allocate(int64_t worker, int64_t bytes) {
   if (!checkWorker(worker))
     return nullptr;
-  Result<void *> address = arenas[worker]->allocate(bytes);
+  Result<void *> address = arena(worker).allocate(bytes);
   if (address.ok())
     return *address;
   fail(address.status().code, address.status().message);
@@ -153,7 +168,16 @@ void *StepContext::result(int64_t index, int64_t rank, const int64_t *shape) {
     return nullptr;
   }
   made[index] = true;
-  return (*results)[index].data;
+  ResultTensor &placed = (*results)[index];
+  if (!gpu)
+    return placed.data;
+  Result<void *> there = gpu->placeResult(
+      index, placed.data, *compactBytes(placed.dtype, placed.shape));
+  if (there.ok())
+    return *there;
+  fail(there.status().code,
+       there.status().within(concat("result ", index)).message);
+  return nullptr;
 }
 
 void StepContext::parallelFor(moira_body body, void *captures, int64_t n,

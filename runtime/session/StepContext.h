@@ -25,6 +25,7 @@
 namespace moira::runtime {
 
 class Adaptation;
+class DeviceStep;
 class ResidualPool;
 class Shadows;
 
@@ -39,8 +40,14 @@ public:
 
   /// What generated code gets; its `session` is this object.
   moira_ctx *context() { return &ctx; }
-  Arena &arena(int64_t worker) { return *arenas[worker]; }
-  const Arena &arena(int64_t worker) const { return *arenas[worker]; }
+  /// That of worker 0 is the device's where there is one.
+  Arena &arena(int64_t worker);
+  const Arena &arena(int64_t worker) const {
+    return const_cast<StepContext *>(this)->arena(worker);
+  }
+  /// The GPU that the next steps run on; null: the processor. It outlives them.
+  void setDevice(DeviceStep *device);
+  DeviceStep *device() const { return gpu; }
   int64_t workers() const { return static_cast<int64_t>(arenas.size()); }
   StepRecorder &recorder() { return steps; }
   /// Compute time of the steps on a calibrated virtual clock.
@@ -109,11 +116,15 @@ private:
   const moira_plan *planOf(const char *function, int64_t layer);
   /// Queues what a layer needs before any transfer of its own.
   void prepareLayer(int64_t layer);
+  /// Whether transfers may use the step's memory now: waits for the device.
+  bool settle(const char *function);
   void note(const char *function, const Status &status);
   void adapt(size_t place, int64_t experts, const int32_t *matrix);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
                     int32_t *matrix);
   int64_t receiveSizes(const moira_exchange &exchange, int32_t *groups);
+  int64_t receiveSizesOnDevice(const moira_plan &plan,
+                               const moira_exchange &exchange, int32_t *groups);
   void mergeRows(const moira_exchange &exchange);
   /// Charges the product of a chunk whose results leave.
   void chargeProduct(const moira_plan &plan, const moira_exchange &exchange);
@@ -136,6 +147,7 @@ private:
   std::vector<int32_t> chunkRows; ///< of the product that is charged
   const EntrySpec *entry = nullptr;
   std::vector<ResultTensor> *results = nullptr;
+  DeviceStep *gpu = nullptr;
   ResidualPool *residuals = nullptr;
   int64_t pooledFrom = 0;
   std::vector<bool> made; ///< results that the step has asked for

@@ -5,6 +5,7 @@
 
 #include "collective/VirtualClock.h"
 #include "session/Adaptation.h"
+#include "session/DeviceStep.h"
 #include "session/Shadows.h"
 #include "session/StepContext.h"
 
@@ -71,11 +72,19 @@ const moira_plan *StepContext::planOf(const char *function, int64_t layer) {
   return nullptr;
 }
 
+bool StepContext::settle(const char *function) {
+  if (gpu)
+    if (Status status = gpu->settle(); !status.ok())
+      fail(status.code, status.within(function).message);
+  return !hasFailed();
+}
+
 void StepContext::gatherCounts(int64_t layer, int64_t experts,
                                const int32_t *counts, int32_t *matrix) {
   const moira_plan *plan = planOf("gather_counts", layer);
-  if (!plan)
+  if (!plan || !settle("gather_counts"))
     return;
+  std::fill_n(matrix, std::max<int64_t>(experts, 0) * ctx.ranks, 0);
   RankRecord mine = record;
   size_t place = size_t(plan - ctx.plan);
   mine.plan = hashPlanOf(entry, *plan, ctx.ranks);
@@ -88,6 +97,8 @@ void StepContext::gatherCounts(int64_t layer, int64_t experts,
   if (hasFailed())
     return;
   steps.matrix(layer, experts, ctx.ranks, matrix);
+  if (gpu)
+    gpu->keepCounts(matrix, experts * ctx.ranks);
   if (adaptation)
     adapt(place, experts, matrix);
 }
@@ -111,11 +122,35 @@ void StepContext::adapt(size_t place, int64_t experts, const int32_t *matrix) {
   steps.planned(place, {}, decision.seconds, reasonName(decision.reason));
 }
 
+/// The same with counts and sizes on the device: what the host knows of them
+/// already, it does not wait for.
+int64_t StepContext::receiveSizesOnDevice(const moira_plan &plan,
+                                          const moira_exchange &exchange,
+                                          int32_t *groups) {
+  moira_exchange known = exchange;
+  known.counts = gpu->findCounts(exchange.counts);
+  if (!known.counts) {
+    if (!settle("receive_sizes"))
+      return 0;
+    known.counts = exchange.counts;
+  }
+  std::vector<int32_t> sizes(std::max(exchange.placement.slots, 0));
+  Result<int64_t> rows = link().receiveSizes(plan, known, sizes.data());
+  if (!rows.ok()) {
+    fail(rows.status().code, rows.status().within("receive_sizes").message);
+    return 0;
+  }
+  note("receive_sizes", gpu->putCounts(groups, sizes));
+  return hasFailed() ? 0 : *rows;
+}
+
 int64_t StepContext::receiveSizes(const moira_exchange &exchange,
                                   int32_t *groups) {
   const moira_plan *plan = planOf("receive_sizes", exchange.layer);
   if (!plan)
     return 0;
+  if (gpu)
+    return receiveSizesOnDevice(*plan, exchange, groups);
   Result<int64_t> rows = link().receiveSizes(*plan, exchange, groups);
   if (rows.ok())
     return *rows;
@@ -177,11 +212,25 @@ void StepContext::mergeRows(const moira_exchange &exchange) {
   const moira_plan *plan = planOf("merge_rows", exchange.layer);
   if (!plan)
     return;
+  moira_exchange known = exchange;
+  if (gpu && gpu->findCounts(exchange.counts))
+    known.counts = gpu->findCounts(exchange.counts);
+  else if (!settle("merge_rows"))
+    return;
   Result<const std::vector<Communicator::RowMove> *> moves =
-      link().mergeRows(*plan, exchange);
+      link().mergeRows(*plan, known);
   if (!moves.ok())
     return fail(moves.status().code,
                 moves.status().within("merge_rows").message);
+  if (gpu) {
+    for (const Communicator::RowMove &move : **moves)
+      note("merge_rows", gpu->copy(static_cast<char *>(exchange.home) +
+                                       move.to * exchange.row_bytes,
+                                   static_cast<const char *>(exchange.away) +
+                                       move.from * exchange.row_bytes,
+                                   move.rows * exchange.row_bytes));
+    return;
+  }
   RowCopies copies{**moves, exchange};
   // About 10 GB/s.
   parallelFor(

@@ -51,6 +51,8 @@ struct StepRow {
   int32_t variant = 0;
   int64_t rows = 0;      ///< dim 0 of the first input
   int32_t error = 0;     ///< MOIRA_OK or a code
+  int64_t launches = 0;  ///< of kernels of a device
+  int64_t waits = 0;     ///< for it, before the step's end
   double total = 0;      ///< seconds
   PartSeconds seconds{}; ///< outside of layers
   std::vector<LayerRow> layers;
@@ -119,6 +121,11 @@ public:
   void replanned(size_t place, const moira_plan &plan);
   /// Adds bytes to a layer's row.
   void moved(int64_t layer, int64_t bytesSent, int64_t bytesReceived);
+  /// Says what the step had a device do.
+  void device(int64_t launches, int64_t waits) {
+    row.launches = launches;
+    row.waits = waits;
+  }
   /// Ends the row, which stays valid until the next `begin`.
   const StepRow &end(int32_t error);
 

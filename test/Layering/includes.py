@@ -34,8 +34,10 @@ ROOMS = {
     "Conversion/NVVMToEmulator": ["Conversion/Passes.",
                                   "Conversion/NVVMToEmulator/",
                                   "emulator_abi.h"],
-    "Conversion/MoEToRuntime": ["Dialect/MoE/", "Conversion/Passes.",
-                                "Conversion/MoEToRuntime/", "abi.h"],
+    # The manifest names the kernels of a GPU by both their contracts.
+    "Conversion/MoEToRuntime": ["Dialect/", "Conversion/Passes.",
+                                "Conversion/MoEToRuntime/", "abi.h",
+                                "device_abi.h", "emulator_abi.h"],
     "Target": ["Target/", "abi.h"],
     "Pipelines": ["Dialect/", "Sharding/", "Schedule/", "Autodiff/",
                   "Variants/", "Conversion/", "Target/", "Pipelines/"],

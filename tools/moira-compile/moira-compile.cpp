@@ -12,6 +12,8 @@
 #include "moira/Target/Link.h"
 #include "support/Adapt.h"
 #include "support/CommandLine.h"
+#include "support/Devices.h"
+#include "support/Twin.h"
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -96,6 +98,12 @@ struct CommandLine {
       cl::desc("Put several variants into the bundle: \"r=auto "
                "schedule=equal,groups rows=decode,prefill\" is all that are "
                "legal; r takes numbers, too")};
+  cl::opt<bool> qualify{
+      "qualify", cl::cat(category),
+      cl::desc(
+          "With --variants: run every variant on a twin of the program "
+          "with small tensors and say in the bundle which gave the bits of "
+          "the decomposed program")};
   cl::opt<std::string> remarks{
       "remarks-filter", cl::value_desc("regex"), cl::cat(category),
       cl::desc("Print remarks of these categories, such as moe-variants, "
@@ -118,6 +126,15 @@ struct CommandLine {
       cl::desc("Blocks that the hidden dimension of experts is summed in; "
                "bundles with the same number agree bit for bit (default: the "
                "ranks that share an expert)")};
+  cl::list<std::string> target{
+      "target", cl::CommaSeparated, cl::value_desc("cpu|cuda,emulated"),
+      cl::cat(category),
+      cl::desc("What steps run on: cpu (default), cuda, the emulated GPU, or "
+               "both of these")};
+  cl::opt<std::string> arch{"arch", cl::init("sm_80"),
+                            cl::value_desc("sm_80|sm_90a"), cl::cat(category),
+                            cl::desc("With --target: the GPU to compile for "
+                                     "(default: sm_80)")};
   cl::opt<bool> describe{"describe", cl::cat(category),
                          cl::desc("Print what the bundle holds; with a "
                                   "program, compile it for that")};
@@ -215,6 +232,32 @@ static llvm::Error readGradients(const CommandLine &line,
   return llvm::Error::success();
 }
 
+/// The GPU that steps run on, if they do.
+static llvm::Error readTarget(const CommandLine &line, DeviceOptions &device) {
+  for (const std::string &name : line.target) {
+    if (name != "cpu" && name != "cuda" && name != "emulated")
+      return llvm::createStringError(
+          "--target: expected cpu, cuda or emulated, got '" + name + "'");
+    if (name == "cpu" && line.target.size() > 1)
+      return llvm::createStringError(
+          "--target: expected cpu alone, or cuda and emulated, got both");
+    device.ptx |= name == "cuda";
+    device.emulated |= name == "emulated";
+  }
+  // Which checks a run will want is not known.
+  device.instrument = device.emulated;
+  if (device.ptx || device.emulated) {
+    llvm::Expected<std::string> arch = readArch("arch", line.arch);
+    if (!arch)
+      return arch.takeError();
+    device.arch = *arch;
+  } else if (line.arch.getNumOccurrences() > 0) {
+    return llvm::createStringError(
+        "--arch: expected --target=cuda or emulated beside it, got neither");
+  }
+  return llvm::Error::success();
+}
+
 static llvm::Expected<JitOptions> makeOptions(const CommandLine &line) {
   JitOptions options;
   options.cpu = line.cpu;
@@ -233,6 +276,8 @@ static llvm::Expected<JitOptions> makeOptions(const CommandLine &line) {
   options.pipeline.moduleName =
       line.input == "-" ? "stdin" : llvm::sys::path::filename(line.input).str();
   if (llvm::Error error = readGrid(line, options.pipeline))
+    return std::move(error);
+  if (llvm::Error error = readTarget(line, options.pipeline.device))
     return std::move(error);
   if (llvm::Error error = readGradients(line, options.pipeline))
     return std::move(error);
@@ -322,6 +367,7 @@ static llvm::Error emitBundle(const CommandLine &line,
   runtime::BundleContents contents;
   contents.manifest = compiled->manifest;
   contents.hostCode = std::string_view(code.data(), code.size());
+  contents.gpuCode = compiled->gpuCode;
   if (line.describe)
     return describeContents(line, contents);
   std::vector<unsigned char> bytes = runtime::encodeBundle(contents);
@@ -381,6 +427,24 @@ static llvm::Expected<Phase> readPhase(const CommandLine &line,
   return *phase;
 }
 
+/// Notes in the manifest of a merged module what the program's twin shows.
+static llvm::Error qualify(mlir::ModuleOp source, mlir::ModuleOp merged,
+                           const JitOptions &options,
+                           const VariantOptions &variants) {
+  llvm::Expected<TwinOutcome> outcome = checkTwin(source, options, variants);
+  if (!outcome)
+    return outcome.takeError();
+  llvm::Expected<std::string> text = getManifest(merged);
+  if (!text)
+    return text.takeError();
+  text = addOutcome(*text, *outcome);
+  if (!text)
+    return text.takeError();
+  merged->setAttr("moira.manifest",
+                  mlir::StringAttr::get(merged->getContext(), *text));
+  return llvm::Error::success();
+}
+
 static llvm::Error run(const CommandLine &line) {
   if (!line.calibration.empty() && !line.describe)
     return llvm::createStringError(
@@ -408,6 +472,9 @@ static llvm::Error run(const CommandLine &line) {
       readVariants(line, options->pipeline);
   if (!variants)
     return variants.takeError();
+  if (line.qualify && !*variants)
+    return llvm::createStringError(
+        "--qualify: expected --variants beside it, got none");
   llvm::Expected<Phase> phase = readPhase(line, variants->has_value());
   if (!phase)
     return phase.takeError();
@@ -428,6 +495,9 @@ static llvm::Error run(const CommandLine &line) {
     auto merged = lowerVariants(**module, *options, **variants);
     if (!merged)
       return merged.takeError();
+    if (line.qualify)
+      if (llvm::Error error = qualify(**module, **merged, *options, **variants))
+        return error;
     *module = std::move(*merged);
   } else if (llvm::Error error = compiler->lower(**module, *phase)) {
     return error;

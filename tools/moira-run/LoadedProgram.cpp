@@ -143,6 +143,7 @@ llvm::Expected<std::shared_ptr<const runtime::Program>>
 LoadedProgram::compileAs(const CompileAs &as) const {
   JitOptions jit = jitOptions();
   jit.pipeline.oracle = as.oracle;
+  jit.pipeline.device = {}; // comparisons are made on the processor
   jit.pipeline.exposeRouting = as.exposeRouting;
   jit.pipeline.replayRouting = as.replayRouting;
   jit.pipeline.entry = entry().name;
@@ -151,6 +152,8 @@ LoadedProgram::compileAs(const CompileAs &as) const {
   jit.pipeline.ranks = 1;
   jit.pipeline.tokenBlocks = as.tokenBlocks ? entry().ranks : 0;
   // The order of sums that the ranks have.
+  if (jit.pipeline.hiddenBlocks == 0)
+    jit.pipeline.hiddenBlocks = main->manifest().hiddenBlocks;
   if (jit.pipeline.hiddenBlocks == 0)
     jit.pipeline.hiddenBlocks = countHiddenBlocks(*module, entry().ranks);
   return compile(*module, jit);

@@ -69,6 +69,10 @@ struct CommandLine {
       cl::desc("Compile several variants: \"r=auto schedule=equal,groups "
                "rows=decode,prefill\" is all that are legal; --r and "
                "--schedule, or --variant, choose among them")};
+  cl::opt<bool> qualify{
+      "qualify", cl::cat(category),
+      cl::desc("Run every variant and compare it with the decomposed program; "
+               "a bundle (with --source) then says which have passed here")};
   cl::opt<std::string> entry{
       "entry", cl::value_desc("function"), cl::cat(category),
       cl::desc("Function to run (default: the public one, or @main)")};
@@ -100,9 +104,23 @@ struct CommandLine {
   cl::opt<std::string> dumpPhases{
       "dump-phases", cl::value_desc("folder"), cl::cat(category),
       cl::desc("Write the IR after each phase into this folder")};
+  cl::list<std::string> jitSymbols{
+      "jit-symbols", cl::CommaSeparated, cl::value_desc("gdb,perf"),
+      cl::cat(category),
+      cl::desc("Who is told of the functions that are compiled: debuggers, or "
+               "perf inject --jit by a file below $JITDUMPDIR (else $HOME)")};
+  cl::opt<runtime::LogLevel> logLevel{
+      "log-level", cl::init(runtime::LogLevel::Quiet), cl::cat(category),
+      cl::desc("What the runtime says on stderr:"),
+      cl::values(
+          clEnumValN(runtime::LogLevel::Quiet, "quiet", "nothing (default)"),
+          clEnumValN(runtime::LogLevel::Warning, "warning", "what is amiss"),
+          clEnumValN(runtime::LogLevel::Info, "info", "what is loaded"),
+          clEnumValN(runtime::LogLevel::Debug, "debug", "every step"))};
   RankCommandLine grid{category};
   StepCommandLine steps{category};
   AdaptCommandLine adapt{category};
+  DeviceCommandLine device{category};
   cl::opt<std::string> calibrate{
       "calibrate", cl::value_desc("file"), cl::cat(category),
       cl::desc("Measure what this machine takes for the parts of the program's "
@@ -182,8 +200,43 @@ static llvm::Error readCache(const CommandLine &line, RunOptions &options) {
   return llvm::Error::success();
 }
 
+/// All variants of one program, once.
+static llvm::Error checkQualify(const CommandLine &line,
+                                const RunOptions &options) {
+  if (!options.qualify)
+    return llvm::Error::success();
+  for (const cl::Option *other :
+       {(const cl::Option *)&line.variant, (const cl::Option *)&line.repeat,
+        (const cl::Option *)&line.output, (const cl::Option *)&line.verify})
+    if (other->getNumOccurrences() > 0)
+      return llvm::createStringError("--qualify: expected no --" +
+                                     other->ArgStr + " beside it, got one");
+  if (options.isBundle && options.source.empty())
+    return llvm::createStringError(
+        options.program + ": expected --source FILE.mlir to qualify a bundle "
+                          "against, got none");
+  return llvm::Error::success();
+}
+
+static llvm::Error readSymbols(const CommandLine &line, RunOptions &options) {
+  for (const std::string &reader : line.jitSymbols)
+    if (reader == "gdb")
+      options.jit.symbols.gdb = true;
+    else if (reader == "perf")
+      options.jit.symbols.perf = true;
+    else
+      return expected("jit-symbols", "gdb, perf or both", reader);
+  if (options.isBundle && line.jitSymbols.getNumOccurrences() > 0)
+    return llvm::createStringError(
+        "--jit-symbols: expected a program to compile, got a bundle, whose "
+        "symbols are those of a library");
+  return llvm::Error::success();
+}
+
 static llvm::Error checkTogether(const CommandLine &line,
                                  const RunOptions &options) {
+  if (llvm::Error error = checkQualify(line, options))
+    return error;
   if (options.isBundle && options.verify && options.source.empty())
     return llvm::createStringError(
         options.program + ": expected --source FILE.mlir to verify a bundle "
@@ -266,6 +319,8 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.jit.pipeline.disabledFusions = *disabled;
   if (llvm::Error error = readVerify(line, options))
     return error;
+  options.qualify = line.qualify;
+  options.verify |= options.qualify;
   if (llvm::Error error = readNumbers(line, options))
     return error;
   if (llvm::Error error = line.grid.read(options.grid))
@@ -281,12 +336,20 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.jit.pipeline.schedule = options.grid.schedule;
   if (options.grid.hiddenBlocks > 0)
     options.jit.pipeline.hiddenBlocks = options.grid.hiddenBlocks;
+  llvm::Expected<DeviceChoice> device = readDevice(line.device);
+  if (!device)
+    return device.takeError();
+  options.device = std::move(*device);
+  options.jit.pipeline.device = options.device.options();
   if (line.variants.getNumOccurrences() > 0) {
     options.variants.emplace();
     if (llvm::Error error = parseVariants(
             line.variants.getValue(), *options.variants, options.jit.pipeline))
       return error;
   }
+  options.logLevel = line.logLevel;
+  if (llvm::Error error = readSymbols(line, options))
+    return error;
   if (llvm::Error error = readCache(line, options))
     return error;
   if (llvm::Error error = checkTogether(line, options))

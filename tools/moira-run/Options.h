@@ -6,8 +6,10 @@
 
 #include "StepOptions.h"
 #include "support/Adapt.h"
+#include "support/Devices.h"
 #include "support/RankOptions.h"
 
+#include "base/Log.h"
 #include "moira/JIT/Variants.h"
 #include "moira/jit.h"
 
@@ -42,11 +44,14 @@ struct RunOptions {
   int64_t verifyRows = 0; ///< 0: all
   int64_t repeat = 0;     ///< runs after the first
   bool json = false;
-  std::string variant; ///< empty: chosen by rows
+  std::string variant;  ///< empty: chosen by rows
+  bool qualify = false; ///< run and verify every variant
   /// Variants to compile a program to; nothing: one form of it.
   std::optional<VariantOptions> variants;
   int threads = 0;
   int64_t memoryLimit = 0;
+  DeviceChoice device;
+  runtime::LogLevel logLevel = runtime::LogLevel::Quiet;
   JitOptions jit;
 };
 

@@ -7,6 +7,7 @@
 #include "Weights.h"
 
 #include "base/Pool.h"
+#include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "session/StepPlan.h"
 #include "support/CommandLine.h"
@@ -47,10 +48,15 @@ RankSessions::create(std::shared_ptr<const Program> program,
     SessionOptions session;
     session.threads = threadsOf(options, grid);
     session.memoryLimit = options.memoryLimit;
+    session.logLevel = options.logLevel;
     // Only the last step is reported, or the last two: forward and backward.
     session.statisticsSteps = options.grad ? 2 : 1;
     session.communicator = grid.communicator(rank);
     session.sinks = sinksOf(made->statistics, program->manifest(), rank);
+    auto device = options.device.open(rank - grid.local().front());
+    if (!device)
+      return device.takeError();
+    session.device = std::move(*device);
     // One bar for all: ranks read about the same.
     if (made->sessions.empty())
       session.progress = [&progress](int64_t done, int64_t all) {
@@ -82,6 +88,17 @@ llvm::Error RankSessions::setPlan(const PlanOptions &newPlan,
     if (Status status = setShadows(*session, plan, shadows, nullptr);
         !status.ok())
       return toError(status);
+  return llvm::Error::success();
+}
+
+llvm::Error RankSessions::setRebalance(const std::string &entry,
+                                       int64_t steps) {
+  rebalance = steps;
+  stepsDone.assign(sessions.size(), 0);
+  for (auto &session : sessions)
+    if (Status status = session->countLoads(entry, RebalanceOptions());
+        !status.ok())
+      return toError(status.within("--rebalance"));
   return llvm::Error::success();
 }
 
@@ -182,6 +199,8 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
       if (shadows.hottest > 0)
         MOIRA_RETURN_IF_ERROR(
             setShadows(session, plan, shadows, &rows.front()));
+      if (rebalance > 0 && ++stepsDone[place] % rebalance == 0)
+        MOIRA_RETURN_IF_ERROR(session.rebalance(entry).status());
       double counted = 0;
       for (const StepRow &row : rows)
         counted += row.total;
@@ -264,12 +283,9 @@ llvm::Expected<StepRow> RankSessions::sumStep() const {
 int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
   int64_t rows = 0;
   StepRow step = lastStep(rank);
+  const Session &session = *sessions.front();
+  LayerPlans plans(session.manifest(), grid.ranks());
   const int32_t copies = entry.variants[step.variant].copies;
-  Result<LayerPlans> plans =
-      LayerPlans(sessions.front()->manifest(), grid.ranks())
-          .with(std::nullopt, plan);
-  if (!plans.ok())
-    return 0;
   for (const LayerRow &row : step.layers)
     for (const LayerSpec &layer : entry.layers) {
       if (layer.index != row.layer || !layer.placement || copies == 0 ||
@@ -285,7 +301,9 @@ int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
       ExchangeLayout layout;
       LayerRun run;
       run.shadows = row.shadows;
-      if (!plans->writeTable(row.layer, run).ok())
+      Result<LayerPlans> placed =
+          plans.withTable(row.layer, session.slotTable(row.layer));
+      if (!placed.ok() || !placed->writeTable(row.layer, run).ok())
         continue;
       const int32_t *table = run.table.empty() ? nullptr : run.table.data();
       if (placement.set(exchange.placement, table, grid.ranks()).ok() &&
@@ -411,7 +429,8 @@ RankSessions::joinRows(const TensorSpec &spec, size_t index,
 llvm::Expected<std::vector<ResultTensor>>
 RankSessions::joinResults(const EntrySpec &entry, const Inputs &inputs) {
   std::vector<ResultTensor> joined;
-  for (size_t i = 0; i < results[0].size(); ++i) {
+  // Residuals are for a way back, each rank's for its own.
+  for (int64_t i = 0; i < entry.ownResults(); ++i) {
     auto whole = joinRows(entry.results[i], i, results, inputs);
     if (!whole)
       return whole.takeError();

@@ -159,6 +159,10 @@ void Report::print(llvm::raw_ostream &stream) const {
          << variant << " (" << cpu << ", " << threads
          << (threads == 1 ? " thread" : " threads")
          << (ranks.size() > 1 ? " per rank)\n" : ")\n");
+  if (!device.empty())
+    stream << "device      " << device << ", " << step.launches << " launches, "
+           << step.waits << (step.waits == 1 ? " wait" : " waits")
+           << " before the step's end\n";
   for (const std::string &input : inputs)
     stream << "input       " << input << '\n';
   stream << "weights     " << formatBytes(static_cast<double>(weightBytes))
@@ -209,4 +213,5 @@ void Report::print(llvm::raw_ostream &stream) const {
   stream << explanation;
   if (verification)
     printVerification(*verification, stream);
+  printQualified(qualified, stream);
 }

@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_REPORT_H
 #define MOIRA_TOOLS_MOIRA_RUN_REPORT_H
 
+#include "Qualify.h"
 #include "RankSessions.h"
 #include "Verify.h"
 
@@ -17,6 +18,7 @@ namespace moira::tools {
 /// What a run did, for a table or JSON.
 struct Report {
   std::string program, entry, variant, cpu, origin;
+  std::string device;              ///< "emulated sm_80"; empty: the processor
   std::vector<std::string> inputs; ///< "x: bf16[256, 2048], random"
   std::string weights;             ///< "random" or a path
   uint64_t seed = 0;
@@ -39,6 +41,8 @@ struct Report {
   runtime::MemoryFigures memory;
   int64_t weightBytes = 0;
   std::optional<Verification> verification;
+
+  std::vector<VariantRun> qualified; ///< with --qualify
 
   /// Why the last step ran with its plans, for people and as JSON; empty:
   /// nobody asked.

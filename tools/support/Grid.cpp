@@ -66,10 +66,6 @@ connect(const Launch &launch, const RankOptions &options, int ranks) {
   return ends;
 }
 
-/// Links between ranks that --topology does not describe: each rank has one
-/// both ways, about as fast as a port of InfiniBand NDR.
-static constexpr double defaultBandwidth = 50e9, defaultLatency = 5e-6;
-
 /// The network of --clock virtual.
 static llvm::Expected<std::shared_ptr<VirtualNetwork>>
 makeNetwork(const Launch &launch, const RankOptions &options, int ranks) {
@@ -78,8 +74,7 @@ makeNetwork(const Launch &launch, const RankOptions &options, int ranks) {
         "--clock: expected ranks that are threads of one process for the "
         "virtual clock, got processes");
   if (options.topology.empty())
-    return std::make_shared<VirtualNetwork>(
-        Topology::uniform(ranks, defaultBandwidth, defaultLatency));
+    return std::make_shared<VirtualNetwork>(Topology::usual(ranks));
   Result<Topology> topology = Topology::read(options.topology);
   if (!topology.ok())
     return toError(topology.status());

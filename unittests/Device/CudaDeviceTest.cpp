@@ -59,7 +59,7 @@ TEST(CudaDeviceTest, knowsTheGpu) {
 
 TEST(CudaDeviceTest, copiesAndOrders) {
   auto device = openFake();
-  Queue first = *device->createQueue(), second = *device->createQueue();
+  DeviceQueue first = *device->createQueue(), second = *device->createQueue();
   Event event = *device->createEvent();
   void *a = *device->allocate(16), *b = *device->allocate(16);
   void *empty = *device->allocate(0);
@@ -88,7 +88,7 @@ TEST(CudaDeviceTest, copiesAndOrders) {
 
 TEST(CudaDeviceTest, launches) {
   auto device = openFake();
-  Queue queue = *device->createQueue();
+  DeviceQueue queue = *device->createQueue();
   int32_t *values = static_cast<int32_t *>(*device->allocate(16));
   int32_t in[4] = {1, 2, 3, 4}, factor = 5;
   EXPECT_TRUE(device->copyIn(values, in, 16, queue).ok());

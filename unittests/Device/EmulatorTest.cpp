@@ -95,7 +95,7 @@ static emulator::LaunchReport run(const char *name, int32_t blocks,
                                   EmulatedDevice &device) {
   auto loaded = *device.load(&module, 0);
   auto kernel = *device.find(loaded, name);
-  Queue queue = *device.createQueue();
+  DeviceQueue queue = *device.createQueue();
   LaunchShape shape;
   shape.grid.x = blocks;
   shape.block.x = threads;

@@ -22,7 +22,7 @@ TEST(EmulatedDeviceTest, copies) {
   EXPECT_STREQ(device->kind(), "emulated");
   std::vector<int32_t> values = {1, 2, 3, 4};
   DeviceArray a(*device, values), b(*device, 16);
-  Queue queue = *device->createQueue();
+  DeviceQueue queue = *device->createQueue();
   EXPECT_TRUE(device->copyWithin(b.memory, a.memory, 16, queue).ok());
   EXPECT_TRUE(device->fill(a.memory, 0, 8, queue).ok());
   EXPECT_TRUE(device->copyOut(nullptr, a.memory, 0, queue).ok());
@@ -35,7 +35,7 @@ TEST(EmulatedDeviceTest, copies) {
 TEST(EmulatedDeviceTest, refusesForeignMemory) {
   auto device = open();
   int local = 0;
-  Queue queue = *device->createQueue();
+  DeviceQueue queue = *device->createQueue();
   Status status = device->copyIn(&local, &local, 4, queue);
   EXPECT_EQ(status.message, "emulated device: expected 4 bytes within an "
                             "allocation, got an address outside");
@@ -60,7 +60,8 @@ TEST(EmulatedDeviceTest, eventsOrderQueues) {
     for (bool ordered : {true, false}) {
       auto device = open(seed);
       DeviceArray array(*device, 4), copy(*device, 4);
-      Queue first = *device->createQueue(), second = *device->createQueue();
+      DeviceQueue first = *device->createQueue(),
+                  second = *device->createQueue();
       Event event = *device->createEvent();
       // A wait for what was never recorded is none.
       EXPECT_TRUE(device->wait(second, event).ok());
@@ -85,7 +86,7 @@ TEST(EmulatedDeviceTest, eventsOrderQueues) {
 
 TEST(EmulatedDeviceTest, failuresStayInTheirQueue) {
   EmulatedQueues queues;
-  Queue bad = queues.createQueue(), good = queues.createQueue();
+  DeviceQueue bad = queues.createQueue(), good = queues.createQueue();
   int ran = 0;
   EXPECT_TRUE(
       queues.push(bad, [] { return Status(MOIRA_FAILED, "first"); }).ok());

@@ -97,8 +97,8 @@ moira::test::compileText(GPUContext &context, const std::string &text) {
   return EmulatedImage::compile(*module);
 }
 
-static Queue queueOf(Device &device) {
-  Result<Queue> queue = device.createQueue();
+static DeviceQueue queueOf(Device &device) {
+  Result<DeviceQueue> queue = device.createQueue();
   EXPECT_TRUE(queue.ok());
   return *queue;
 }
@@ -108,7 +108,7 @@ DeviceArray::DeviceArray(Device &device, int64_t bytes)
   Result<void *> allocated = device.allocate(bytes);
   EXPECT_TRUE(allocated.ok());
   memory = *allocated;
-  Queue queue = queueOf(device);
+  DeviceQueue queue = queueOf(device);
   EXPECT_TRUE(device.fill(memory, 0xff, bytes, queue).ok());
   EXPECT_TRUE(device.destroyQueue(queue).ok());
 }
@@ -116,13 +116,13 @@ DeviceArray::DeviceArray(Device &device, int64_t bytes)
 DeviceArray::~DeviceArray() { EXPECT_TRUE(device.release(memory).ok()); }
 
 void DeviceArray::write(const void *from) {
-  Queue queue = queueOf(device);
+  DeviceQueue queue = queueOf(device);
   EXPECT_TRUE(device.copyIn(memory, from, bytes, queue).ok());
   EXPECT_TRUE(device.destroyQueue(queue).ok());
 }
 
 void DeviceArray::read(void *to) const {
-  Queue queue = queueOf(device);
+  DeviceQueue queue = queueOf(device);
   EXPECT_TRUE(device.copyOut(to, memory, bytes, queue).ok());
   EXPECT_TRUE(device.destroyQueue(queue).ok());
 }
@@ -137,7 +137,7 @@ moira::test::launchAndWait(Device &device, const EmulatedImage &image,
   Result<std::shared_ptr<Kernel>> found = device.find(*module, kernel);
   if (!found.ok())
     return found.status();
-  Result<Queue> queue = device.createQueue();
+  Result<DeviceQueue> queue = device.createQueue();
   if (!queue.ok())
     return queue.status();
   Status status = device.launch(**found, shape, arguments, *queue);

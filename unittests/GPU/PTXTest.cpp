@@ -7,6 +7,9 @@
 
 #include "moira/Target/PTX.h"
 #include "GPU/GroupedCase.h"
+#include "moira/Conversion/MoEToGPU/RoutingKernel.h"
+
+#include "mlir/AsmParser/AsmParser.h"
 
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +18,7 @@
 
 using namespace moira;
 using namespace moira::test;
+namespace moe = mlir::moe;
 using mlir::moe::GPUSchedule;
 using mlir::moe::GPUStyle;
 
@@ -58,6 +62,18 @@ static const Shipped shipped[] = {
      true},
 };
 
+/// PTX of the one GPU module, brought to the NVVM dialect first.
+static std::string ptxOf(GPUContext &context, mlir::ModuleOp module,
+                         const char *chip) {
+  EXPECT_TRUE(lowerGPUModules(module)) << context.errors;
+  auto gpuModule = *module.getOps<mlir::gpu::GPUModuleOp>().begin();
+  llvm::Expected<std::string> ptx = translateToPTX(gpuModule, {chip, 3});
+  if (ptx)
+    return *ptx;
+  ADD_FAILURE() << llvm::toString(ptx.takeError()) << context.errors;
+  return "";
+}
+
 /// PTX of a kernel at sizes of a real layer.
 static std::string ptxOf(const Shipped &kernel, int64_t &sharedBytes) {
   GPUContext context;
@@ -74,14 +90,117 @@ static std::string ptxOf(const Shipped &kernel, int64_t &sharedBytes) {
   grouped.isHalf = kernel.isHalf;
   grouped.schedule = kernel.schedule;
   auto module = buildCase(context, grouped, &sharedBytes);
-  EXPECT_TRUE(lowerGPUModules(*module)) << context.errors;
-  auto gpuModule = *module->getOps<mlir::gpu::GPUModuleOp>().begin();
-  llvm::Expected<std::string> ptx = translateToPTX(gpuModule, {kernel.chip, 3});
-  if (!ptx) {
-    ADD_FAILURE() << llvm::toString(ptx.takeError()) << context.errors;
-    return "";
-  }
-  return *ptx;
+  return ptxOf(context, *module, kernel.chip);
+}
+
+namespace {
+/// A routing kernel, and its dynamic shared memory.
+struct ShippedRouting {
+  const char *name;
+  std::function<int64_t(mlir::gpu::GPUModuleOp, mlir::OpBuilder &)> build;
+};
+} // namespace
+
+static int64_t buildRouter(mlir::gpu::GPUModuleOp module, mlir::OpBuilder &b,
+                           const char *router, moe::GateKernel kernel) {
+  kernel.name = "k";
+  kernel.router =
+      llvm::cast<moe::RouterAttr>(mlir::parseAttribute(router, b.getContext()));
+  kernel.logits = b.getBF16Type();
+  if (kernel.router.getExpertChoice())
+    moe::buildExpertScoresKernel(module, kernel);
+  else
+    moe::buildGateKernel(module, kernel);
+  return kernel.sharedBytes();
+}
+
+static const ShippedRouting shippedRouting[] = {
+    {"gate",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &b) {
+       moe::GateKernel kernel;
+       kernel.experts = 128;
+       kernel.choices = 8;
+       return buildRouter(module, b, "#moe.router<normalize = max_sum_eps>",
+                          kernel);
+     }},
+    {"gate-all-options",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &b) {
+       moe::GateKernel kernel;
+       kernel.experts = 256;
+       kernel.choices = 8;
+       kernel.bias = kernel.mask = kernel.sample = kernel.topK =
+           kernel.threshold = true;
+       return buildRouter(
+           module, b,
+           "#moe.router<score = sigmoid, groups = 8, keep = 4, group_score = "
+           "sum_top2, normalize = sum_plus_eps, eps = 1.0e-20, scale = 2.5>",
+           kernel);
+     }},
+    {"gate-softplus",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &b) {
+       moe::GateKernel kernel;
+       kernel.experts = 256;
+       kernel.choices = 6;
+       return buildRouter(module, b, "#moe.router<score = sqrtsoftplus>",
+                          kernel);
+     }},
+    {"expert-scores",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &b) {
+       moe::GateKernel kernel;
+       kernel.experts = kernel.choices = 64;
+       kernel.mask = true;
+       return buildRouter(module, b, "#moe.router<expert_choice>", kernel);
+     }},
+    {"expert-choice",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &) {
+       moe::GateKernel kernel;
+       kernel.name = "k";
+       kernel.experts = kernel.choices = 64;
+       moe::buildExpertChoiceKernel(module, kernel);
+       return int64_t(0);
+     }},
+    {"sizes",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &) {
+       moe::buildCountKernel(module, {"k", moe::Order::ChoiceMajor, 128, 8});
+       return int64_t(0);
+     }},
+    {"assign",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &) {
+       moe::buildAssignKernel(module, {"k", moe::Order::ChoiceMajor, 128, 8});
+       return int64_t(0);
+     }},
+    {"assign-priority",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &) {
+       moe::buildAssignKernel(
+           module, {"k", moe::Order::BatchPrioritized, 128, 8, false, true});
+       return int64_t(0);
+     }},
+    {"noise",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &) {
+       moe::buildNoiseKernel(module, {"k", moe::Distribution::Normal, 128, 0});
+       return int64_t(0);
+     }},
+    {"dispatch",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &b) {
+       moe::buildDispatchKernel(module, {"k", b.getBF16Type(), 2048, 8, true});
+       return int64_t(0);
+     }},
+    {"combine",
+     [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &b) {
+       moe::buildCombineKernel(module, {"k", b.getBF16Type(), 2048, 8, true});
+       return int64_t(0);
+     }},
+};
+
+/// PTX of a routing kernel for any GPU that the project knows.
+static std::string ptxOf(const ShippedRouting &kernel, int64_t &sharedBytes) {
+  GPUContext context;
+  mlir::Location loc = mlir::UnknownLoc::get(&context.get());
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(loc);
+  mlir::OpBuilder b(module->getBodyRegion());
+  sharedBytes =
+      kernel.build(mlir::gpu::GPUModuleOp::create(b, loc, "kernels"), b);
+  return ptxOf(context, *module, "sm_80");
 }
 
 static int count(const std::string &text, const std::string &part) {
@@ -167,14 +286,13 @@ TEST(PtxasTest, resourcesAreThoseOfTheTable) {
   table << "# kernel chip registers dynamic-shared mma-or-wgmma; written by "
            "moira-gpu-tests with "
         << writeVariable << "=FILE\n";
-  for (const Shipped &kernel : shipped) {
-    SCOPED_TRACE(std::string(kernel.name) + " for " + kernel.chip);
-    int64_t sharedBytes = 0;
-    std::string ptx = ptxOf(kernel, sharedBytes);
-    llvm::Expected<Assembly> assembly = assemblePTX(ptx, {kernel.chip, 3});
+  auto row = [&](const char *name, const char *chip, const std::string &ptx,
+                 int64_t sharedBytes) {
+    SCOPED_TRACE(std::string(name) + " for " + chip);
+    llvm::Expected<Assembly> assembly = assemblePTX(ptx, {chip, 3});
     if (!assembly) {
       ADD_FAILURE() << llvm::toString(assembly.takeError());
-      continue;
+      return;
     }
     EXPECT_TRUE(assembly->warnings.empty()) << assembly->warnings.front();
     ASSERT_EQ(assembly->kernels.size(), 1u);
@@ -184,10 +302,19 @@ TEST(PtxasTest, resourcesAreThoseOfTheTable) {
     EXPECT_EQ(resources.spillLoads, 0);
     EXPECT_EQ(resources.sharedBytes, 0);
     EXPECT_GT(resources.registers, 0);
-    table << kernel.name << ' ' << kernel.chip << ' ' << resources.registers
-          << ' ' << sharedBytes << ' '
+    table << name << ' ' << chip << ' ' << resources.registers << ' '
+          << sharedBytes << ' '
           << count(ptx, "mma.sync.aligned") + count(ptx, "wgmma.mma_async")
           << '\n';
+  };
+  int64_t sharedBytes = 0;
+  for (const Shipped &kernel : shipped) {
+    std::string ptx = ptxOf(kernel, sharedBytes);
+    row(kernel.name, kernel.chip, ptx, sharedBytes);
+  }
+  for (const ShippedRouting &kernel : shippedRouting) {
+    std::string ptx = ptxOf(kernel, sharedBytes);
+    row(kernel.name, "sm_80", ptx, sharedBytes);
   }
   if (const char *path = getenv(writeVariable)) {
     std::ofstream(path) << table.str();

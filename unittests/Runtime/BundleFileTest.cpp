@@ -83,13 +83,22 @@ TEST_F(BundleFileTest, SizesAroundTheAlignmentComeBack) {
   for (size_t first : {0, 1, 63, 64, 65, 127, 128})
     for (size_t second : {0, 1, 64, 100}) {
       std::string manifest(first, 'm'), code(second, 'c');
-      bytes = encodeBundle({manifest, code, "p"});
+      bytes = encodeBundle({manifest, code, "p", "ptx"});
       BundleContents contents;
       EXPECT_OK(verifyBundle(bytes.data(), bytes.size(), contents));
       EXPECT_EQ(contents.manifest, manifest);
       EXPECT_EQ(contents.hostCode, code);
       EXPECT_EQ(contents.packedParameters, "p");
+      EXPECT_EQ(contents.gpuCode, "ptx");
     }
+}
+
+TEST_F(BundleFileTest, GpuCodeNeedsNoParameters) {
+  bytes = encodeBundle({"m", "c", "", "ptx"});
+  BundleContents contents;
+  EXPECT_OK(verifyBundle(bytes.data(), bytes.size(), contents));
+  EXPECT_EQ(contents.packedParameters, "");
+  EXPECT_EQ(contents.gpuCode, "ptx");
 }
 
 TEST_F(BundleFileTest, EncodingIsDeterministic) {
@@ -214,7 +223,7 @@ TEST_F(BundleFileTest, KindsAreChecked) {
   set<uint32_t>(entry(1), 9);
   seal();
   EXPECT_ERROR(verify(), MOIRA_DATA_LOSS,
-               "section 1: expected a kind of 1 to 3, got 9");
+               "section 1: expected a kind of 1 to 4, got 9");
   set<uint32_t>(entry(1), 1);
   seal();
   EXPECT_ERROR(verify(), MOIRA_DATA_LOSS,

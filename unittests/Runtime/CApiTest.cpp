@@ -3,58 +3,18 @@
 //
 // moira/runtime.h as a deployment has it: the shared library and a bundle.
 
+#include "Runtime/CApiTools.h"
 #include "Runtime/TestFiles.h"
 #include "moira/runtime.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <memory>
 #include <thread>
-#include <vector>
 
 using namespace moira::test;
 
-/// Checks the code of a call, and prints its reason where another came.
-#define EXPECT_CODE(call, expected)                                            \
-  do {                                                                         \
-    int32_t moiraCode = (call);                                                \
-    EXPECT_EQ(moiraCode, expected) << moira_error_message();                   \
-  } while (false)
-#define ASSERT_CODE(call, expected)                                            \
-  do {                                                                         \
-    int32_t moiraCode = (call);                                                \
-    ASSERT_EQ(moiraCode, expected) << moira_error_message();                   \
-  } while (false)
-#define EXPECT_MESSAGE(call, expected, text)                                   \
-  do {                                                                         \
-    EXPECT_CODE(call, expected);                                               \
-    EXPECT_STREQ(moira_error_message(), text);                                 \
-  } while (false)
-
 namespace {
-/// A compact CPU tensor over a vector.
-template <typename T> struct Tensor {
-  Tensor(std::vector<T> data, std::vector<int64_t> shape, DLDataType dtype)
-      : data(std::move(data)), shape(std::move(shape)) {
-    managed.dl_tensor.data = this->data.data();
-    managed.dl_tensor.device = {kDLCPU, 0};
-    managed.dl_tensor.ndim = int(this->shape.size());
-    managed.dl_tensor.dtype = dtype;
-    managed.dl_tensor.shape = this->shape.data();
-  }
-  Tensor(const Tensor &) = delete;
-  DLTensor *dl() { return &managed.dl_tensor; }
-
-  std::vector<T> data;
-  std::vector<int64_t> shape;
-  DLManagedTensor managed{};
-};
-struct Floats : Tensor<float> {
-  Floats(std::vector<float> data, std::vector<int64_t> shape)
-      : Tensor(std::move(data), std::move(shape), {kDLFloat, 32, 1}) {}
-};
-
 struct CApiTest : testing::Test {
   moira_bundle *bundle = nullptr;
   moira_session *session = nullptr;
@@ -426,6 +386,7 @@ TEST_F(CApiTest, BundlesSayTheirSignature) {
   EXPECT_EQ(entry.inputs, 1);
   EXPECT_EQ(entry.results, 1);
   EXPECT_EQ(entry.variants, 2);
+  EXPECT_EQ(entry.ranks, 1);
   moira_tensor_info tensor{};
   tensor.struct_size = sizeof(tensor);
   EXPECT_CODE(moira_bundle_input(bundle, 0, 0, &tensor), MOIRA_OK);

@@ -13,7 +13,7 @@ foreach(line IN LISTS lines)
 endforeach()
 
 set(text)
-foreach(header IN ITEMS runtime.h training.h)
+foreach(header IN ITEMS adapt.h queue.h ranks.h runtime.h training.h)
   file(READ ${FOLDER}/${header} part)
   string(APPEND text "${part}")
 endforeach()

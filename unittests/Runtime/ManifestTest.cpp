@@ -148,6 +148,63 @@ TEST(Manifest, ComesBack) {
   EXPECT_EQ(test->serialize(), made);
 }
 
+/// `text` with a description of a GPU's kernels.
+static std::string withDevice(const std::string &device) {
+  return edited(R"("module": "layer.mlir",)",
+                R"("module": "layer.mlir", "device": )" + device + ",");
+}
+
+static const char *const device = R"({"abi": 1, "images": [
+    {"name": "a", "arch": "sm_80", "ptx": [0, 8], "cubin": [8, 4]},
+    {"name": "b", "arch": "sm_90a", "emulated": "moira_emu_module_b"}],
+  "kernels": [{"name": "grouped_0", "image": 1, "threads": 256,
+               "shared": 65536, "parameters": [8, 128, 4]}]})";
+
+TEST(Manifest, ReadsDevices) {
+  Result<Manifest> manifest = Manifest::parse(withDevice(device));
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message;
+  Result<Manifest> again = Manifest::parse(manifest->serialize());
+  ASSERT_TRUE(again.ok()) << again.status().message;
+  for (const Manifest *one : {&*manifest, &*again}) {
+    ASSERT_TRUE(one->device);
+    ASSERT_EQ(one->device->images.size(), 2u);
+    EXPECT_EQ(one->device->images[0].cubin.offset, 8);
+    EXPECT_EQ(one->device->images[0].cubin.bytes, 4);
+    EXPECT_EQ(one->device->images[0].emulated, "");
+    EXPECT_EQ(one->device->images[1].arch, "sm_90a");
+    EXPECT_EQ(one->device->images[1].emulated, "moira_emu_module_b");
+    EXPECT_EQ(one->device->images[1].ptx.bytes, 0);
+    ASSERT_EQ(one->device->kernels.size(), 1u);
+    const KernelSpec &kernel = one->device->kernels[0];
+    EXPECT_EQ(kernel.name, "grouped_0");
+    EXPECT_EQ(kernel.image, 1);
+    EXPECT_EQ(kernel.threads, 256);
+    EXPECT_EQ(kernel.shared, 65536);
+    EXPECT_EQ(kernel.parameters, (std::vector<int64_t>{8, 128, 4}));
+  }
+}
+
+TEST(Manifest, RefusesWrongDevices) {
+  auto check = [](const std::string &from, const std::string &to,
+                  const std::string &message) {
+    std::string changed = device;
+    size_t place = changed.find(from);
+    ASSERT_NE(place, std::string::npos) << from;
+    changed.replace(place, from.size(), to);
+    EXPECT_EQ(Manifest::parse(withDevice(changed)).status().message,
+              "manifest: device." + message);
+  };
+  check(R"("abi": 1)", R"("abi": 2)", "abi: expected version 1, got 2");
+  check(R"("image": 1)", R"("image": 2)",
+        "kernels[0].image: expected one of 2 images, got 2");
+  check(R"("threads": 256)", R"("threads": 2048)",
+        "kernels[0].threads: expected at most 1024 threads, got 2048");
+  check("[0, 8]", "[0]",
+        "images[0].ptx: expected offset and bytes, got 1 numbers");
+  check("[8, 128, 4]", "[8, 0]",
+        "kernels[0].parameters[1]: expected at least 1, got 0");
+}
+
 TEST(Manifest, TextThatIsNoUnicodeDoesNotThrow) {
   Manifest manifest = testManifest();
   manifest.module = "\xff\xfe";

@@ -3,6 +3,7 @@
 
 #include "Runtime/TestProgram.h"
 #include "Runtime/TestModule.h"
+#include "Runtime/TestRanks.h"
 
 #include <cstring>
 #include <map>
@@ -43,6 +44,53 @@ Manifest test::testManifest() {
   bias.pack = "moira_pack_bias";
   bias.layout = "plain";
   manifest.parameters = {weight, bias};
+  return manifest;
+}
+
+Manifest test::ranksManifest() {
+  Manifest manifest;
+  manifest.version = "0.1.0";
+  manifest.module = "ranks.mlir";
+  EntrySpec entry;
+  entry.name = "main";
+  entry.ranks = TEST_RANKS;
+  entry.inputs = {{"x", DataType::F32, {-1, TEST_FEATURES}}};
+  entry.results = {{"", DataType::F32, {-1, TEST_FEATURES}}};
+  const int64_t rowBytes = TEST_FEATURES * sizeof(float);
+  LayerSpec layer;
+  layer.experts = TEST_EXPERTS;
+  layer.topK = 1;
+  layer.flopsPerRow = 2 * TEST_FEATURES;
+  layer.placement = LayerPlacement{TEST_EXPERTS, 1, 1, TEST_SLOTS};
+  LayerCostSpec cost;
+  cost.rowBytes = cost.resultBytes = cost.partialBytes = rowBytes;
+  cost.resultGradientBytes = cost.rowGradientBytes = rowBytes;
+  cost.hiddenBytes = rowBytes;
+  cost.weights = {{0, rowBytes, rowBytes, false}};
+  layer.cost = cost;
+  entry.layers = {layer};
+  VariantSpec variant;
+  variant.name = "equal";
+  variant.step = "moira_step_ranks";
+  variant.workspace = "moira_workspace_ranks";
+  variant.schedule = "equal";
+  variant.copies = 1;
+  entry.variants = {variant};
+  variant.name = variant.schedule = "groups";
+  variant.step = "moira_step_ranks_groups";
+  entry.variants.push_back(variant);
+  manifest.entries = {entry};
+  ParameterSpec weight;
+  weight.name = "experts.{}.scale";
+  weight.slices = TEST_SLOTS;
+  weight.sourceShape = {TEST_FEATURES};
+  weight.stacked = true;
+  weight.logicalShape = {TEST_EXPERTS, TEST_FEATURES};
+  weight.packedSliceBytes = rowBytes;
+  weight.pack = "moira_pack_scale";
+  weight.layout = "plain";
+  weight.placement = ParameterPlacement{TEST_EXPERTS, 1, -1, 1, false};
+  manifest.parameters = {weight};
   return manifest;
 }
 

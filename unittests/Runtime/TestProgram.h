@@ -23,6 +23,11 @@ namespace moira::test {
 /// "experts.{}.weight" (2 slices of f32[4, 4]) and "bias" (f32[4]).
 runtime::Manifest testManifest();
 
+/// The manifest of TestRanks.c: entry "main" for two ranks (x: f32[?, 4] ->
+/// f32[?, 4]) with variants "equal" and "groups", parameter
+/// "experts.{}.scale" (f32[4] for each of four experts).
+runtime::Manifest ranksManifest();
+
 /// TestModule.c linked into the test.
 std::shared_ptr<const runtime::Program> testProgram();
 

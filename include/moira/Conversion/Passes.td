@@ -49,7 +49,10 @@ def ConvertMoEToCPUPass : Pass<"convert-moe-to-cpu", "::mlir::ModuleOp"> {
     Option<"cacheBytes", "cache-bytes", "int64_t", "1048576",
            "bytes of the second-level cache of one core">,
     Option<"streamRows", "stream-rows", "unsigned", "7",
-           "rows of a group up to which memory is the limit">];
+           "rows of a group up to which memory is the limit">,
+    Option<"plain", "plain", "bool", "false",
+           "products as loops over single elements, for targets without the "
+           "tiles">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::LLVM::LLVMDialect",
@@ -273,7 +276,12 @@ def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
 
     The attribute `moira_nv.schedule` of the op says how the kernel is cut;
     without it the pass takes the first of its schedules that the architecture
-    and the shapes allow. What has no kernel is an error that names the op.
+    and the shapes allow. What has no kernel is an error that names the op; with
+    `fallback` it stays, with a missed-optimization remark that says why, for
+    loops that `moe-outline-kernels` makes kernels of.
+
+    Only functions whose memrefs are device memory change: steps, where functions
+    have a kind (`moe-add-context`).
 
     ```mlir
     moe.grouped_matmul rows(%x : memref<?x64xbf16>) groups(%s : memref<4xi32>)
@@ -291,14 +299,56 @@ def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"arch", "arch", "std::string", "\"sm_80\"",
-           "architecture to build for: sm_80 or sm_90a">];
+           "architecture to build for: sm_80 or sm_90a">,
+    Option<"fallback", "fallback", "bool", "false",
+           "leave an op without a kernel, with a remark, for loops">];
+  let statistics = [
+    Statistic<"numKernels", "num-kernels", "kernels built">,
+    Statistic<"numFallbacks", "num-fallbacks", "ops left for loops">];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+    "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::nv::NVDialect", "::mlir::scf::SCFDialect"];
+}
+
+def OutlineKernelsPass : Pass<"moe-outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "make kernels of the loops of a step";
+  let description = [{
+    In functions whose memrefs are memory of a GPU, every outermost `scf.parallel`
+    becomes a kernel of `@moira_gpu` with a thread per iteration, and any other
+    loop, branch or store that touches memory a kernel of one thread. Loops around
+    kernels stay, with bounds that the host knows; numbers that a loop computes
+    come back through memory. Values from outside are parameters: of a memref the
+    pointer and what its type does not say of sizes, strides and offset.
+
+    Loads and copies stay for `moe-emit-entries`. Numbers that only the host writes
+    and reads, such as tickets of transfers, keep their memory there
+    (`moira_nv.on_host`). An allocation in a kernel and a call of a function of the
+    host are errors that name the op.
+
+    ```mlir
+    scf.parallel (%i) = (%c0) to (%n) step (%c1) {
+      %0 = memref.load %x[%i] : memref<?xf32>
+      memref.store %0, %y[%i] : memref<?xf32>
+    }
+    ```
+
+    becomes
+
+    ```mlir
+    moira_nv.launch @moira_gpu::@loop_0 grid(%blocks) block(128) shared(0)
+        args(%x, %n_x, %y, %n_y, %n : memref<?xf32>, i64, memref<?xf32>, i64, i64)
+    ```
+  }];
   let statistics = [
     Statistic<"numKernels", "num-kernels", "kernels built">];
   let dependentDialects = [
     "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
-    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::nv::NVDialect", "::mlir::scf::SCFDialect"];
+    "::mlir::memref::MemRefDialect", "::mlir::nv::NVDialect",
+    "::mlir::scf::SCFDialect"];
 }
 
 def LowerGPUModulePass
@@ -310,10 +360,12 @@ def LowerGPUModulePass
     already. What comes out is the contract that PTX and the emulated device
     share: nothing of `nvvm` is lowered, and there is no inline assembly.
     `exp` and `log` on f32 get the project's one expansion, so that kernels give
-    the bits that the processor gives.
+    the bits that the processor gives. Memrefs in kernels of
+    `moe-outline-kernels` become descriptors in registers.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect",
                            "::mlir::NVVM::NVVMDialect",
+                           "::mlir::affine::AffineDialect",
                            "::mlir::cf::ControlFlowDialect",
                            "::mlir::math::MathDialect"];
 }

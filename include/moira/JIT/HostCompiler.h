@@ -20,6 +20,7 @@ struct Manifest; // runtime/session/Manifest.h
 struct CompiledObject {
   std::string manifest; ///< JSON
   std::unique_ptr<llvm::MemoryBuffer> object;
+  std::string gpuCode{}; ///< of kernels, where the manifest says
 };
 
 /// Compiles programs for one processor. One thread at a time.
@@ -51,6 +52,9 @@ private:
   JitOptions settings;
   std::unique_ptr<HostTarget> machine;
 };
+
+/// The code of kernels of a module at the end of phase target; may be empty.
+std::string getGPUCode(mlir::ModuleOp module);
 
 /// The manifest of a module at the end of phase target.
 llvm::Expected<std::string> getManifest(mlir::ModuleOp module);

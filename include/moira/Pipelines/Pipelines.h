@@ -38,6 +38,17 @@ llvm::StringRef stringifyPhase(Phase phase);
 /// Inverse of stringifyPhase.
 std::optional<Phase> symbolizePhase(llvm::StringRef name);
 
+/// A GPU that steps run on.
+struct DeviceOptions {
+  /// "sm_80" or "sm_90a"; empty: steps run on the processor.
+  std::string arch;
+  /// Which code of kernels the program brings: PTX, assembled where there is an
+  /// assembler, for a real GPU; code of the host for the emulated one.
+  bool ptx = false, emulated = false;
+  /// Emulated kernels announce their accesses, which checks need.
+  bool instrument = false;
+};
+
 /// What a compilation may choose.
 struct PipelineOptions {
   /// The function to compile; empty: the only public function, or @main.
@@ -81,6 +92,8 @@ struct PipelineOptions {
   llvm::SmallVector<std::string> updates;
   /// Gradients of packed parameters come packed as the parameter is.
   bool packGradients = false;
+  /// The oracle runs on the processor.
+  DeviceOptions device;
   /// Name of the source file and description of the target, for the manifest.
   std::string moduleName, triple, cpu, features;
 };

@@ -1,6 +1,8 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "Groups.h"
+
 #include "moira/Conversion/MoEToCPU/GroupedMatmul.h"
 #include "moira/Conversion/MoEToCPU/Routing.h"
 #include "moira/Conversion/Passes.h"
@@ -47,7 +49,10 @@ void ConvertMoEToCPU::runOnOperation() {
         << tiles.rowTile << " and " << tiles.cacheBytes;
     return signalPassFailure();
   }
-  populateGroupedMatmulToCPUPatterns(patterns, tiles);
+  if (plain)
+    populateUnpackedToLoopsPatterns(patterns);
+  else
+    populateGroupedMatmulToCPUPatterns(patterns, tiles);
   // The patterns create no moe ops, so one walk is enough.
   walkAndApplyPatterns(getOperation(), std::move(patterns));
 

@@ -15,6 +15,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Remarks.h"
 
 namespace mlir::moe {
 #define GEN_PASS_DEF_CONVERTMOETOGPUPASS
@@ -140,6 +141,18 @@ static LogicalResult chooseSchedule(GroupedMatmulOp op, GroupedKernel &kernel,
   return checkKernel(kernel, report);
 }
 
+bool mlir::moe::detail::isOfDevice(func::FuncOp function) {
+  if (function.isDeclaration() || function->hasAttr("moe.update"))
+    return false;
+  if (auto kind = function->getAttrOfType<StringAttr>("moe.kind"))
+    return kind.getValue() == "step";
+  // Helpers of the host have no kind where others have one.
+  auto module = function->getParentOfType<ModuleOp>();
+  return llvm::none_of(module.getOps<func::FuncOp>(), [](func::FuncOp other) {
+    return other->hasAttr("moe.kind");
+  });
+}
+
 gpu::GPUModuleOp Launches::getModule() {
   if (auto found = module.lookupSymbol<gpu::GPUModuleOp>(moduleName))
     return found;
@@ -161,6 +174,12 @@ void Launches::launch(OpBuilder &b, Location loc, StringRef name,
     Value factor = arith::ConstantIndexOp::create(b, loc, perUnit);
     blocks = arith::MulIOp::create(b, loc, blocks, factor);
   }
+  launchOn(b, loc, name, blocks, threads, sharedBytes, arguments);
+}
+
+void Launches::launchOn(OpBuilder &b, Location loc, StringRef name,
+                        Value blocks, int64_t threads, int64_t sharedBytes,
+                        ValueRange arguments) {
   auto symbol =
       SymbolRefAttr::get(b.getStringAttr(moduleName),
                          FlatSymbolRefAttr::get(b.getContext(), name));
@@ -219,6 +238,9 @@ struct ConvertMoEToGPU
     : public mlir::moe::impl::ConvertMoEToGPUPassBase<ConvertMoEToGPU> {
   using ConvertMoEToGPUPassBase::ConvertMoEToGPUPassBase;
   void runOnOperation() override;
+
+private:
+  LogicalResult convert(Operation *op, Launches &launches);
 };
 } // namespace
 
@@ -230,26 +252,50 @@ void ConvertMoEToGPU::runOnOperation() {
     return signalPassFailure();
   }
   SmallVector<Operation *> ops;
-  module.walk([&](Operation *op) {
-    if (isa<GroupedMatmulOp, GateOp, CountOp, AssignOp, DispatchOp, CombineOp,
-            SourcesOp>(op))
-      ops.push_back(op);
-  });
+  for (auto function : module.getOps<func::FuncOp>())
+    if (isOfDevice(function))
+      function.walk([&](Operation *op) {
+        if (isa<GroupedMatmulOp, GateOp, NoiseOp, CountOp, AssignOp, DispatchOp,
+                CombineOp, SourcesOp>(op))
+          ops.push_back(op);
+      });
   Launches launches(module);
   for (Operation *op : ops) {
-    auto grouped = dyn_cast<GroupedMatmulOp>(op);
-    if (!grouped) {
-      if (failed(convertRouting(op, launches)))
+    if (!fallback) {
+      if (failed(convert(op, launches)))
         return signalPassFailure();
       continue;
     }
-    GroupedKernel kernel;
-    if (failed(describe(grouped, kernel)) ||
-        failed(chooseSchedule(grouped, kernel, arch == "sm_90a")))
-      return signalPassFailure();
-    kernel.name = launches.makeName("grouped");
-    buildGroupedKernel(launches.getModule(), kernel);
-    emitLaunch(grouped, kernel, launches);
+    std::string reason;
+    {
+      ScopedDiagnosticHandler listen(&getContext(), [&](Diagnostic &error) {
+        if (reason.empty())
+          reason = error.str();
+        return success();
+      });
+      if (succeeded(convert(op, launches)))
+        continue;
+    }
+    remark::missed(op->getLoc(),
+                   remark::RemarkOpts::name("ConvertMoEToGPU")
+                       .category(getArgument())
+                       .function(op->getParentOfType<func::FuncOp>().getName()))
+        << remark::add("loops instead of a kernel: {0}", reason);
+    ++numFallbacks;
   }
   numKernels += launches.count();
+}
+
+LogicalResult ConvertMoEToGPU::convert(Operation *op, Launches &launches) {
+  auto grouped = dyn_cast<GroupedMatmulOp>(op);
+  if (!grouped)
+    return convertRouting(op, launches);
+  GroupedKernel kernel;
+  if (failed(describe(grouped, kernel)) ||
+      failed(chooseSchedule(grouped, kernel, arch == "sm_90a")))
+    return failure();
+  kernel.name = launches.makeName("grouped");
+  buildGroupedKernel(launches.getModule(), kernel);
+  emitLaunch(grouped, kernel, launches);
+  return success();
 }

@@ -28,8 +28,12 @@ public:
 
 private:
   LogicalResult convertGate(GateOp gate);
+  LogicalResult describeGate(GateOp gate, GateKernel &kernel);
+  void convertExpertGate(GateOp gate, GateKernel &kernel);
+  LogicalResult convertNoise(NoiseOp noise);
   LogicalResult convertCount(CountOp count);
   LogicalResult convertAssign(AssignOp assign);
+  void reportLoads(int64_t layer, Value counts, Value sizes);
   LogicalResult convertDispatch(DispatchOp dispatch);
   LogicalResult convertCombine(CombineOp combine);
   LogicalResult convertSources(SourcesOp sources);
@@ -47,6 +51,13 @@ private:
   }
   Value toI32(Value index) {
     return arith::IndexCastOp::create(b, loc, b.getI32Type(), index);
+  }
+  /// A number of things, within 0 and the largest i32.
+  Value toCount(Value index) {
+    Value least = arith::ConstantIndexOp::create(b, loc, 0);
+    Value most = arith::ConstantIndexOp::create(b, loc, INT32_MAX);
+    index = arith::MaxSIOp::create(b, loc, index, least);
+    return toI32(arith::MinSIOp::create(b, loc, index, most));
   }
   Value size(Value memref, int64_t dim) {
     Value at = arith::ConstantIndexOp::create(b, loc, dim);
@@ -85,45 +96,89 @@ LogicalResult Converter::checkElement(Type element) {
 // Routing
 //===----------------------------------------------------------------------===//
 
-LogicalResult Converter::convertGate(GateOp gate) {
+LogicalResult Converter::describeGate(GateOp gate, GateKernel &kernel) {
   if (failed(checkElement(elementOf(gate.getLogits()))))
     return failure();
-  RouterAttr router = gate.getRouter();
-  const std::pair<Value, StringRef> options[] = {
-      {gate.getMask(), "mask"},
-      {gate.getTopK(), "top_k"},
-      {gate.getThreshold(), "threshold"},
-      {gate.getReplay(), "replay"},
-      {gate.getSample(), "sample"}};
-  for (auto [given, name] : options)
-    if (given)
-      return refuse("a gate by token without options", name);
-  if (router.getExpertChoice())
-    return refuse("a gate by token", "expert_choice");
-  if (router.getGroups() > router.getKeep())
-    return refuse("a gate without groups",
-                  Twine(router.getGroups()) + " groups");
-  GateKernel kernel;
-  kernel.router = router;
+  kernel.router = gate.getRouter();
   kernel.logits = elementOf(gate.getLogits());
   kernel.experts = gate.getNumExperts();
   kernel.choices = gate.getNumChoices();
   kernel.bias = bool(gate.getBias());
-  if (kernel.experts > kMaxGateExperts || kernel.choices > kMaxGateChoices ||
+  kernel.mask = bool(gate.getMask());
+  kernel.replay = bool(gate.getReplay());
+  kernel.sample = bool(gate.getSample());
+  kernel.topK = bool(gate.getTopK());
+  kernel.threshold = bool(gate.getThreshold());
+  // By expert the choices are a column each.
+  int64_t most =
+      kernel.router.getExpertChoice() ? kMaxGateExperts : kMaxGateChoices;
+  if (kernel.experts > kMaxGateExperts || kernel.choices > most ||
       kernel.choices > kernel.experts)
     return refuse("at most " + Twine(kMaxGateExperts) + " experts and " +
-                      Twine(kMaxGateChoices) + " of them chosen",
+                      Twine(most) + " of them chosen",
                   Twine(kernel.choices) + " of " + Twine(kernel.experts));
-  if (kernel.bias && !elementOf(gate.getBias()).isF32())
-    return refuse("a bias of f32", "f64");
+  return success();
+}
+
+LogicalResult Converter::convertGate(GateOp gate) {
+  GateKernel kernel;
+  if (failed(describeGate(gate, kernel)))
+    return failure();
+  if (kernel.router.getExpertChoice()) {
+    convertExpertGate(gate, kernel);
+    return success();
+  }
   kernel.name = launches.makeName("gate");
   buildGateKernel(launches.getModule(), kernel);
   SmallVector<Value> arguments{gate.getLogits()};
-  if (kernel.bias)
-    arguments.push_back(gate.getBias());
+  for (Value option :
+       {gate.getBias(), gate.getMask(), gate.getReplay(), gate.getSample()})
+    if (option)
+      arguments.push_back(option);
   llvm::append_range(arguments, gate.getOuts());
   arguments.push_back(size(gate.getLogits(), 0));
+  if (kernel.topK)
+    arguments.push_back(toCount(gate.getTopK()));
+  if (kernel.threshold)
+    arguments.push_back(gate.getThreshold());
   launch(kernel.name, arguments, kernel.sharedBytes());
+  return success();
+}
+
+void Converter::convertExpertGate(GateOp gate, GateKernel &kernel) {
+  Value ids = gate.getOuts()[0], weights = gate.getOuts()[1];
+  Value tokens = size(gate.getLogits(), 0);
+  SmallVector<Value> arguments{gate.getLogits()};
+  for (Value option : {gate.getBias(), gate.getMask()})
+    if (option)
+      arguments.push_back(option);
+  arguments.append({ids, weights, tokens});
+  kernel.name = launches.makeName("scores");
+  buildExpertScoresKernel(launches.getModule(), kernel);
+  launch(kernel.name, arguments, kernel.sharedBytes());
+  kernel.name = launches.makeName("choice");
+  buildExpertChoiceKernel(launches.getModule(), kernel);
+  launch(kernel.name, {ids, weights, tokens, toCount(gate.getCapacity())});
+  if (kernel.router.getNormalize() == Normalize::None &&
+      kernel.router.getScale().convertToDouble() == 1)
+    return;
+  kernel.name = launches.makeName("weights");
+  buildExpertWeightsKernel(launches.getModule(), kernel);
+  launch(kernel.name, {weights, tokens}, kernel.sharedBytes());
+}
+
+LogicalResult Converter::convertNoise(NoiseOp noise) {
+  Value out = noise.getOuts()[0];
+  NoiseKernel kernel;
+  kernel.name = launches.makeName("noise");
+  kernel.distribution = noise.getDistribution();
+  kernel.columns = cast<MemRefType>(out.getType()).getDimSize(1);
+  kernel.layer = noise.getLayer();
+  buildNoiseKernel(launches.getModule(), kernel);
+  Value first =
+      arith::IndexCastOp::create(b, loc, b.getI64Type(), noise.getFirst());
+  launch(kernel.name,
+         {out, size(out, 0), noise.getSeed(), noise.getStep(), first});
   return success();
 }
 
@@ -143,32 +198,65 @@ LogicalResult Converter::convertCount(CountOp count) {
 
 LogicalResult Converter::convertAssign(AssignOp assign) {
   auto ids = cast<MemRefType>(assign.getIds().getType());
-  if (assign.getPriority())
-    return refuse("an order without priorities",
-                  stringifyOrder(assign.getOrder()));
-  if (assign.getBlocks())
-    return refuse("one token block", "blocks");
   if (ids.isDynamicDim(1))
     return refuse("a static number of choices", "a dynamic one");
+  if (assign.getPriority() && !elementOf(assign.getPriority()).isF32())
+    return refuse("a priority of f32", "f64");
   AssignKernel kernel;
   kernel.order = assign.getOrder();
   kernel.experts = assign.getNumExperts();
   kernel.choices = ids.getDimSize(1);
   kernel.padded = assign.getPadded();
+  kernel.blocks = bool(assign.getBlocks());
   Value slots = assign.getOuts()[0], sizes = assign.getOuts()[1];
-  Value tokens = size(assign.getIds(), 0), capacity;
-  if (assign.getCapacity())
-    capacity =
-        arith::MaxSIOp::create(b, loc, toI32(assign.getCapacity()), number(0));
-  else
-    capacity = number(INT32_MAX);
+  SmallVector<Value> numbers;
+  numbers.push_back(size(assign.getIds(), 0));
+  numbers.push_back(assign.getCapacity() ? toCount(assign.getCapacity())
+                                         : number(INT32_MAX));
+  if (kernel.blocks)
+    numbers.push_back(size(assign.getBlocks(), 0));
+  auto argumentsWith = [&](Value priority, ValueRange results) {
+    SmallVector<Value> arguments{assign.getIds()};
+    for (Value option : {priority, Value(assign.getBlocks())})
+      if (option)
+        arguments.push_back(option);
+    llvm::append_range(arguments, results);
+    llvm::append_range(arguments, numbers);
+    return arguments;
+  };
   kernel.name = launches.makeName("sizes");
   buildCountKernel(launches.getModule(), kernel);
-  launch(kernel.name, {assign.getIds(), sizes, tokens, capacity});
+  launch(kernel.name, argumentsWith(Value(), sizes));
   kernel.name = launches.makeName("assign");
   buildAssignKernel(launches.getModule(), kernel);
-  launch(kernel.name, {assign.getIds(), sizes, slots, tokens, capacity});
+  launch(kernel.name, argumentsWith(assign.getPriority(), {sizes, slots}));
+  if (assign.getLayerAttr())
+    reportLoads(*assign.getLayer(), assign.getCounts(), sizes);
   return success();
+}
+
+/// Tells the runtime how many rows each expert has, as the processor's lowering
+/// does.
+void Converter::reportLoads(int64_t layer, Value counts, Value sizes) {
+  static constexpr StringLiteral name = "moira_abi_loads";
+  auto module = op->getParentOfType<ModuleOp>();
+  auto loads = MemRefType::get({ShapedType::kDynamic}, b.getI32Type());
+  if (!module.lookupSymbol(name)) {
+    OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+    auto declaration = func::FuncOp::create(
+        outside, loc, name,
+        outside.getFunctionType({outside.getI64Type(), loads, loads}, {}));
+    declaration.setPrivate();
+    declaration->setAttr("moe.abi", outside.getStringAttr("loads"));
+  }
+  auto flat = [&](Value value) -> Value {
+    return value.getType() == loads
+               ? value
+               : memref::CastOp::create(b, loc, loads, value).getResult();
+  };
+  Value number = arith::ConstantIntOp::create(b, loc, b.getI64Type(), layer);
+  func::CallOp::create(b, loc, name, TypeRange(),
+                       ValueRange{number, flat(counts), flat(sizes)});
 }
 
 //===----------------------------------------------------------------------===//
@@ -252,6 +340,7 @@ LogicalResult Converter::convert() {
   LogicalResult result =
       llvm::TypeSwitch<Operation *, LogicalResult>(op)
           .Case<GateOp>([&](GateOp gate) { return convertGate(gate); })
+          .Case<NoiseOp>([&](NoiseOp noise) { return convertNoise(noise); })
           .Case<CountOp>([&](CountOp count) { return convertCount(count); })
           .Case<AssignOp>(
               [&](AssignOp assign) { return convertAssign(assign); })

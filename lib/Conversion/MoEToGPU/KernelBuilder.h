@@ -101,6 +101,8 @@ public:
                       std::forward<Arguments>(arguments)...);
   }
   Location position(const char *file, unsigned line);
+  /// Ops that are made without a position get this one.
+  void setLocation(Location given) { location = given; }
   void finish();
 
   OpBuilder builder;

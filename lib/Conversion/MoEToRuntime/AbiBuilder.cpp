@@ -157,6 +157,23 @@ void AbiBuilder::wait(Value ticket) {
   call(offsetof(moira_api, wait), Type(), {context, toI64(b, ticket)});
 }
 
+Value AbiBuilder::deviceField(size_t offset, Type type) {
+  Value device =
+      loadField(b, context, offsetof(moira_ctx, queues), pointerType(b));
+  return loadField(b, device, static_cast<int64_t>(offset), type);
+}
+
+void AbiBuilder::callDevice(size_t offset, ValueRange arguments) {
+  SmallVector<Value> operands{deviceField(offset, pointerType(b)), context};
+  llvm::append_range(operands, arguments);
+  SmallVector<Type> types;
+  for (Value operand : llvm::drop_begin(operands))
+    types.push_back(operand.getType());
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(b.getContext()), types);
+  LLVM::CallOp::create(b, type, operands);
+}
+
 Value AbiBuilder::rank() {
   return loadField(b, context, offsetof(moira_ctx, rank), b.getI32Type());
 }
@@ -219,13 +236,13 @@ Value AbiBuilder::dataPointer(ImplicitLocOpBuilder &b,
       .bufferPtr(b, b.getLoc(), converter, cast<MemRefType>(memref.getType()));
 }
 
-Value AbiBuilder::entryAlloca(ImplicitLocOpBuilder &b, Type type,
-                              int64_t count) {
+Value AbiBuilder::entryAlloca(ImplicitLocOpBuilder &b, Type type, int64_t count,
+                              int64_t alignment) {
   OpBuilder::InsertionGuard guard(b);
   auto function = b.getInsertionBlock()->getParentOp();
   if (!isa<func::FuncOp>(function))
     function = function->getParentOfType<func::FuncOp>();
   b.setInsertionPointToStart(&cast<func::FuncOp>(function).front());
   return LLVM::AllocaOp::create(b, pointerType(b), type, i64(b, count),
-                                /*alignment=*/16);
+                                alignment);
 }

@@ -46,6 +46,12 @@ public:
   void mergeRows(Value exchange);
   void wait(Value ticket);
 
+  /// Calls the function at `offset` of the step's moira_device with the context
+  /// and `arguments`; nothing comes back.
+  void callDevice(size_t offset, ValueRange arguments);
+  /// Loads a field of it.
+  Value deviceField(size_t offset, Type type);
+
   /// The number of bodies that may run at the same time, as i32.
   Value workers();
   /// The number of this rank, as i32.
@@ -76,7 +82,8 @@ public:
                            const LLVMTypeConverter &converter, Value memref);
   /// An alloca of `count` elements of `type` in the entry block of the function
   /// around the insertion point, so that loops do not grow the stack.
-  static Value entryAlloca(ImplicitLocOpBuilder &b, Type type, int64_t count);
+  static Value entryAlloca(ImplicitLocOpBuilder &b, Type type, int64_t count,
+                           int64_t alignment = 16);
 
 private:
   /// Calls the table's function at `offset`.

@@ -3,12 +3,15 @@
 
 #include "AbiBuilder.h"
 #include "Collectives.h"
+#include "DeviceCalls.h"
 #include "ManifestWriter.h"
 #include "WorkspaceBound.h"
 
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Dialect/NV/IR/NVDialect.h"
 #include "moira/abi.h"
+#include "moira/device_abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -36,8 +39,11 @@ struct EmitEntries : public moe::impl::EmitEntriesPassBase<EmitEntries> {
 /// Turns the memory and the results of one function into ABI calls.
 class FunctionLowering {
 public:
-  explicit FunctionLowering(func::FuncOp function)
-      : function(function), converter(function.getContext()) {}
+  /// `kernels`: of a step whose memory is a device's; null: the host's.
+  explicit FunctionLowering(func::FuncOp function,
+                            const KernelTable *kernels = nullptr)
+      : function(function), kernels(kernels), converter(function.getContext()) {
+  }
 
   LogicalResult lowerStep(ArrayRef<int64_t> parameterIndex);
   LogicalResult lowerPack();
@@ -59,6 +65,7 @@ private:
   void dropResults();
 
   func::FuncOp function;
+  const KernelTable *kernels;
   LLVMTypeConverter converter;
 };
 
@@ -124,6 +131,8 @@ LogicalResult FunctionLowering::lowerStep(ArrayRef<int64_t> parameterIndex) {
   dropResults();
   replaceAbiCalls();
   if (failed(lowerCollectives(function, converter, parameterIndex)))
+    return failure();
+  if (kernels && failed(lowerDeviceOps(function, converter, *kernels)))
     return failure();
   lowerAllocations();
   return success();
@@ -218,7 +227,10 @@ void FunctionLowering::lowerAllocations() {
     Value bytes = AbiBuilder::i64(b, getStaticBytes(type));
     for (Value size : alloc.getDynamicSizes())
       bytes = LLVM::MulOp::create(b, bytes, AbiBuilder::toI64(b, size));
-    Value data = AbiBuilder(b, context()).alloc(getWorker(b, function), bytes);
+    Value worker = alloc->hasAttr(nv::kOnHostAttrName)
+                       ? AbiBuilder::i64(b, MOIRA_DEVICE_HOST_WORKER)
+                       : getWorker(b, function);
+    Value data = AbiBuilder(b, context()).alloc(worker, bytes);
     alloc.replaceAllUsesWith(
         AbiBuilder::memref(b, converter, type, data, alloc.getDynamicSizes()));
     alloc.erase();
@@ -281,6 +293,11 @@ void FunctionLowering::emitStepEntry(StringRef name,
           AbiBuilder::memref(b, converter, MemRefType::get({}, type), data, {});
       arguments.push_back(memref::LoadOp::create(b, view, ValueRange{}));
       continue;
+    }
+    // What has no dimensions comes on the host.
+    if (kernels && memref.getRank() == 0) {
+      AbiBuilder abi(b, arguments[0]);
+      data = copyToDevice(b, abi, data, getStaticBytes(memref));
     }
     SmallVector<Value> sizes;
     Value shape;
@@ -350,11 +367,15 @@ void EmitEntries::runOnOperation() {
       return signalPassFailure();
 
   // 2. Entries of steps.
+  KernelTable kernels(module);
+  if (kernels.isForDevice())
+    manifest.setDevice(kernels.describe());
   for (auto [step, indices] : llvm::zip_equal(steps, parameterIndices)) {
     auto names = ManifestWriter::getSymbols(step);
     emitWorkspaceBound(step, names.workspace);
     emitShapeBounds(step, names.shapes);
-    FunctionLowering lowering(step);
+    bool onDevice = kernels.isForDevice() && !step->hasAttr("moe.update");
+    FunctionLowering lowering(step, onDevice ? &kernels : nullptr);
     if (failed(lowering.lowerStep(indices)))
       return signalPassFailure();
     lowering.emitStepEntry(names.step, indices);

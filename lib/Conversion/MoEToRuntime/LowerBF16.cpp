@@ -3,6 +3,7 @@
 
 #include "moira/Conversion/Passes.h"
 
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -57,6 +58,15 @@ static bool computes(Operation *op) {
              LLVM::SIToFPOp, LLVM::UIToFPOp>(op);
 }
 
+/// The ops of the host: kernels of a GPU have bf16 of their own.
+static SmallVector<Operation *> hostOps(ModuleOp module) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : *module.getBody())
+    if (!isa<gpu::GPUModuleOp>(op))
+      ops.push_back(&op);
+  return ops;
+}
+
 /// Operands of bf16 of the target's instructions, which keep their type.
 static SmallVector<std::pair<OpOperand *, Type>> findKept(ModuleOp module) {
   SmallVector<std::pair<OpOperand *, Type>> kept;
@@ -71,20 +81,25 @@ static SmallVector<std::pair<OpOperand *, Type>> findKept(ModuleOp module) {
 namespace {
 struct LowerBF16 : public moe::impl::LowerBF16PassBase<LowerBF16> {
   void runOnOperation() override {
-    WalkResult result = getOperation().walk([](Operation *op) {
-      bool touches = llvm::any_of(op->getOperandTypes(), isBF16) ||
-                     llvm::any_of(op->getResultTypes(), isBF16);
-      if (!touches || !computes(op))
-        return WalkResult::advance();
-      op->emitOpError("expected no arithmetic on bf16 in this phase");
-      return WalkResult::interrupt();
-    });
+    WalkResult result =
+        getOperation().walk<WalkOrder::PreOrder>([](Operation *op) {
+          if (isa<gpu::GPUModuleOp>(op))
+            return WalkResult::skip();
+          bool touches = llvm::any_of(op->getOperandTypes(), isBF16) ||
+                         llvm::any_of(op->getResultTypes(), isBF16);
+          if (!touches || !computes(op))
+            return WalkResult::advance();
+          op->emitOpError("expected no arithmetic on bf16 in this phase");
+          return WalkResult::interrupt();
+        });
     if (result.wasInterrupted())
       return signalPassFailure();
     SmallVector<std::pair<OpOperand *, Type>> kept = findKept(getOperation());
-    makeReplacer().recursivelyReplaceElementsIn(
-        getOperation(), /*replaceAttrs=*/true, /*replaceLocs=*/false,
-        /*replaceTypes=*/true);
+    AttrTypeReplacer replacer = makeReplacer();
+    for (Operation *op : hostOps(getOperation()))
+      replacer.recursivelyReplaceElementsIn(op, /*replaceAttrs=*/true,
+                                            /*replaceLocs=*/false,
+                                            /*replaceTypes=*/true);
     for (auto [operand, type] : kept) {
       OpBuilder builder(operand->getOwner());
       operand->set(LLVM::BitcastOp::create(

@@ -39,6 +39,10 @@ public:
   ArrayRef<Pack> getPacks() const { return packs; }
 
   llvm::StringSet<> getEntrySymbols() const { return symbols; }
+  /// The kernels of a program for a GPU.
+  void setDevice(llvm::json::Object description) {
+    header["device"] = std::move(description);
+  }
   std::string serialize() const;
 
 private:

@@ -57,27 +57,27 @@ public:
 
   Result<void *> allocate(int64_t bytes) override;
   Status release(void *memory) override;
-  Result<Queue> createQueue() override;
-  Status destroyQueue(Queue queue) override;
-  Status synchronize(Queue queue) override;
+  Result<DeviceQueue> createQueue() override;
+  Status destroyQueue(DeviceQueue queue) override;
+  Status synchronize(DeviceQueue queue) override;
   Result<Event> createEvent() override;
   Status destroyEvent(Event event) override;
-  Status record(Event event, Queue queue) override;
-  Status wait(Queue queue, Event event) override;
+  Status record(Event event, DeviceQueue queue) override;
+  Status wait(DeviceQueue queue, Event event) override;
   Status copyIn(void *to, const void *from, int64_t bytes,
-                Queue queue) override;
+                DeviceQueue queue) override;
   Status copyOut(void *to, const void *from, int64_t bytes,
-                 Queue queue) override;
+                 DeviceQueue queue) override;
   Status copyWithin(void *to, const void *from, int64_t bytes,
-                    Queue queue) override;
-  Status fill(void *to, int value, int64_t bytes, Queue queue) override;
+                    DeviceQueue queue) override;
+  Status fill(void *to, int value, int64_t bytes, DeviceQueue queue) override;
   Result<std::shared_ptr<Module>> load(const void *image,
                                        int64_t bytes) override;
   Result<std::shared_ptr<Kernel>> find(const std::shared_ptr<Module> &module,
                                        const std::string &name) override;
   Status launch(const Kernel &kernel, const LaunchShape &shape,
                 const std::vector<KernelArgument> &arguments,
-                Queue queue) override;
+                DeviceQueue queue) override;
   Result<EncodedTensor> encode(const TensorBox &box) override;
 
 private:
@@ -147,20 +147,20 @@ Status CudaDevice::release(void *memory) {
   return Status();
 }
 
-Result<Queue> CudaDevice::createQueue() {
+Result<DeviceQueue> CudaDevice::createQueue() {
   MOIRA_RETURN_IF_ERROR(enter());
   void *stream = nullptr;
   MOIRA_CUDA(createStream, cuStreamCreate, &stream, cuda::StreamNonBlocking);
-  return reinterpret_cast<Queue>(stream);
+  return reinterpret_cast<DeviceQueue>(stream);
 }
 
-Status CudaDevice::destroyQueue(Queue queue) {
+Status CudaDevice::destroyQueue(DeviceQueue queue) {
   Status status = synchronize(queue);
   MOIRA_CUDA(destroyStream, cuStreamDestroy, pointer(queue));
   return status;
 }
 
-Status CudaDevice::synchronize(Queue queue) {
+Status CudaDevice::synchronize(DeviceQueue queue) {
   MOIRA_RETURN_IF_ERROR(enter());
   MOIRA_CUDA(synchronizeStream, cuStreamSynchronize, pointer(queue));
   return Status();
@@ -179,20 +179,20 @@ Status CudaDevice::destroyEvent(Event event) {
   return Status();
 }
 
-Status CudaDevice::record(Event event, Queue queue) {
+Status CudaDevice::record(Event event, DeviceQueue queue) {
   MOIRA_RETURN_IF_ERROR(enter());
   MOIRA_CUDA(recordEvent, cuEventRecord, pointer(event), pointer(queue));
   return Status();
 }
 
-Status CudaDevice::wait(Queue queue, Event event) {
+Status CudaDevice::wait(DeviceQueue queue, Event event) {
   MOIRA_RETURN_IF_ERROR(enter());
   MOIRA_CUDA(waitEvent, cuStreamWaitEvent, pointer(queue), pointer(event), 0);
   return Status();
 }
 
 Status CudaDevice::copyIn(void *to, const void *from, int64_t bytes,
-                          Queue queue) {
+                          DeviceQueue queue) {
   if (bytes == 0)
     return Status();
   MOIRA_RETURN_IF_ERROR(enter());
@@ -202,7 +202,7 @@ Status CudaDevice::copyIn(void *to, const void *from, int64_t bytes,
 }
 
 Status CudaDevice::copyOut(void *to, const void *from, int64_t bytes,
-                           Queue queue) {
+                           DeviceQueue queue) {
   if (bytes == 0)
     return Status();
   MOIRA_RETURN_IF_ERROR(enter());
@@ -212,7 +212,7 @@ Status CudaDevice::copyOut(void *to, const void *from, int64_t bytes,
 }
 
 Status CudaDevice::copyWithin(void *to, const void *from, int64_t bytes,
-                              Queue queue) {
+                              DeviceQueue queue) {
   if (bytes == 0)
     return Status();
   MOIRA_RETURN_IF_ERROR(enter());
@@ -221,7 +221,7 @@ Status CudaDevice::copyWithin(void *to, const void *from, int64_t bytes,
   return Status();
 }
 
-Status CudaDevice::fill(void *to, int value, int64_t bytes, Queue queue) {
+Status CudaDevice::fill(void *to, int value, int64_t bytes, DeviceQueue queue) {
   if (bytes == 0)
     return Status();
   MOIRA_RETURN_IF_ERROR(enter());
@@ -275,7 +275,7 @@ CudaDevice::find(const std::shared_ptr<Module> &module,
 
 Status CudaDevice::launch(const Kernel &kernel, const LaunchShape &shape,
                           const std::vector<KernelArgument> &arguments,
-                          Queue queue) {
+                          DeviceQueue queue) {
   const auto &own = static_cast<const CudaKernel &>(kernel);
   if (shape.dynamicShared > sharedBytes)
     return Status(MOIRA_INVALID_ARGUMENT,

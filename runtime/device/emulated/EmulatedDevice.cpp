@@ -77,19 +77,20 @@ public:
   int architecture() const override { return options.architecture; }
   int processors() const override { return 4; }
   int64_t maxShared() const override { return emulator::maxSharedBytes; }
+  bool isHostAccessible() const override { return true; }
 
   Result<void *> allocate(int64_t bytes) override;
   Status release(void *memory) override;
 
-  Result<Queue> createQueue() override {
+  Result<DeviceQueue> createQueue() override {
     std::lock_guard<std::mutex> lock(mutex);
     return queues.createQueue();
   }
-  Status destroyQueue(Queue queue) override {
+  Status destroyQueue(DeviceQueue queue) override {
     std::lock_guard<std::mutex> lock(mutex);
     return queues.destroyQueue(queue);
   }
-  Status synchronize(Queue queue) override {
+  Status synchronize(DeviceQueue queue) override {
     std::lock_guard<std::mutex> lock(mutex);
     return queues.synchronize(queue);
   }
@@ -101,29 +102,29 @@ public:
     std::lock_guard<std::mutex> lock(mutex);
     return queues.destroyEvent(event);
   }
-  Status record(Event event, Queue queue) override {
+  Status record(Event event, DeviceQueue queue) override {
     std::lock_guard<std::mutex> lock(mutex);
     return queues.record(event, queue);
   }
-  Status wait(Queue queue, Event event) override {
+  Status wait(DeviceQueue queue, Event event) override {
     std::lock_guard<std::mutex> lock(mutex);
     return queues.wait(queue, event);
   }
 
   Status copyIn(void *to, const void *from, int64_t bytes,
-                Queue queue) override {
+                DeviceQueue queue) override {
     return pushChecked(to, bytes, queue, [=] { memcpy(to, from, bytes); });
   }
   Status copyOut(void *to, const void *from, int64_t bytes,
-                 Queue queue) override {
+                 DeviceQueue queue) override {
     return pushChecked(from, bytes, queue, [=] { memcpy(to, from, bytes); });
   }
   Status copyWithin(void *to, const void *from, int64_t bytes,
-                    Queue queue) override {
+                    DeviceQueue queue) override {
     MOIRA_RETURN_IF_ERROR(check(from, bytes));
     return pushChecked(to, bytes, queue, [=] { memmove(to, from, bytes); });
   }
-  Status fill(void *to, int value, int64_t bytes, Queue queue) override {
+  Status fill(void *to, int value, int64_t bytes, DeviceQueue queue) override {
     return pushChecked(to, bytes, queue, [=] { memset(to, value, bytes); });
   }
 
@@ -133,7 +134,7 @@ public:
                                        const std::string &name) override;
   Status launch(const Kernel &kernel, const LaunchShape &shape,
                 const std::vector<KernelArgument> &arguments,
-                Queue queue) override;
+                DeviceQueue queue) override;
   Result<EncodedTensor> encode(const TensorBox &box) override;
 
   emulator::LaunchReport takeReport() override {
@@ -150,7 +151,8 @@ private:
   /// Whether a copy's device side lies in one allocation.
   Status check(const void *at, int64_t bytes) const;
   template <typename Work>
-  Status pushChecked(const void *at, int64_t bytes, Queue queue, Work work) {
+  Status pushChecked(const void *at, int64_t bytes, DeviceQueue queue,
+                     Work work) {
     MOIRA_RETURN_IF_ERROR(check(at, bytes));
     std::lock_guard<std::mutex> lock(mutex);
     return queues.push(queue, [=] {
@@ -232,7 +234,7 @@ Emulated::find(const std::shared_ptr<Module> &module, const std::string &name) {
 
 Status Emulated::launch(const Kernel &kernel, const LaunchShape &shape,
                         const std::vector<KernelArgument> &arguments,
-                        Queue queue) {
+                        DeviceQueue queue) {
   const auto &own = static_cast<const EmulatedKernel &>(kernel);
   auto refuse = [&](const std::string &text) {
     return Status(MOIRA_INVALID_ARGUMENT,

@@ -6,7 +6,7 @@
 using namespace moira;
 using namespace moira::runtime;
 
-Status EmulatedQueues::findQueue(Queue queue, State *&found) {
+Status EmulatedQueues::findQueue(DeviceQueue queue, State *&found) {
   auto place = queues.find(queue);
   if (place == queues.end())
     return Status(MOIRA_INVALID_ARGUMENT,
@@ -24,12 +24,12 @@ Status EmulatedQueues::findEvent(Event event, EventState *&found) {
   return Status();
 }
 
-Queue EmulatedQueues::createQueue() {
+DeviceQueue EmulatedQueues::createQueue() {
   queues[next];
   return next++;
 }
 
-Status EmulatedQueues::destroyQueue(Queue queue) {
+Status EmulatedQueues::destroyQueue(DeviceQueue queue) {
   Status status = synchronize(queue);
   queues.erase(queue);
   return status;
@@ -54,7 +54,7 @@ Status EmulatedQueues::destroyEvent(Event event) {
   return Status();
 }
 
-Status EmulatedQueues::record(Event event, Queue queue) {
+Status EmulatedQueues::record(Event event, DeviceQueue queue) {
   EventState *what = nullptr;
   State *where = nullptr;
   MOIRA_RETURN_IF_ERROR(findEvent(event, what));
@@ -63,7 +63,7 @@ Status EmulatedQueues::record(Event event, Queue queue) {
   return Status();
 }
 
-Status EmulatedQueues::wait(Queue queue, Event event) {
+Status EmulatedQueues::wait(DeviceQueue queue, Event event) {
   EventState *what = nullptr;
   State *where = nullptr;
   MOIRA_RETURN_IF_ERROR(findEvent(event, what));
@@ -72,7 +72,7 @@ Status EmulatedQueues::wait(Queue queue, Event event) {
   return Status();
 }
 
-Status EmulatedQueues::push(Queue queue, std::function<Status()> work) {
+Status EmulatedQueues::push(DeviceQueue queue, std::function<Status()> work) {
   State *where = nullptr;
   MOIRA_RETURN_IF_ERROR(findQueue(queue, where));
   where->items.push_back({Item::Work, std::move(work), 0, 0});
@@ -96,7 +96,7 @@ void EmulatedQueues::step(State &state) {
   state.failure = item.work();
 }
 
-Status EmulatedQueues::synchronize(Queue queue) {
+Status EmulatedQueues::synchronize(DeviceQueue queue) {
   State *wanted = nullptr;
   MOIRA_RETURN_IF_ERROR(findQueue(queue, wanted));
   while (!wanted->items.empty()) {

@@ -20,15 +20,15 @@ class EmulatedQueues {
 public:
   void setSeed(uint64_t seed) { state = seed; }
 
-  Queue createQueue();
+  DeviceQueue createQueue();
   /// Does what is left in it first.
-  Status destroyQueue(Queue queue);
+  Status destroyQueue(DeviceQueue queue);
   Event createEvent();
   Status destroyEvent(Event event);
-  Status record(Event event, Queue queue);
-  Status wait(Queue queue, Event event);
-  Status push(Queue queue, std::function<Status()> work);
-  Status synchronize(Queue queue);
+  Status record(Event event, DeviceQueue queue);
+  Status wait(DeviceQueue queue, Event event);
+  Status push(DeviceQueue queue, std::function<Status()> work);
+  Status synchronize(DeviceQueue queue);
 
 private:
   struct Item {
@@ -44,12 +44,12 @@ private:
   struct EventState {
     uint64_t recorded = 0, happened = 0;
   };
-  Status findQueue(Queue queue, State *&found);
+  Status findQueue(DeviceQueue queue, State *&found);
   Status findEvent(Event event, EventState *&found);
   bool isReady(const State &state);
   void step(State &state);
 
-  std::map<Queue, State> queues;
+  std::map<DeviceQueue, State> queues;
   std::map<Event, EventState> events;
   uint64_t next = 1;
   uint64_t state = 0; ///< of the random order; 0: in turn

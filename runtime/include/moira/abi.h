@@ -265,7 +265,7 @@ struct moira_ctx {
                                 manifest's order; one where it has no layer */
   const moira_param *params; /* by index of the bundle's parameter table */
   void *communicator;        /* NULL for one rank */
-  void *queues;              /* NULL on the host device */
+  void *queues;              /* moira_device of device_abi.h; NULL: host */
   void *session;             /* the runtime's own state */
 };
 

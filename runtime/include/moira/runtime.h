@@ -42,6 +42,7 @@ extern "C" {
 
 typedef struct moira_bundle moira_bundle;
 typedef struct moira_session moira_session;
+typedef struct moira_ranks moira_ranks; /* moira/ranks.h */
 typedef struct moira_statistics moira_statistics;
 
 /* --- The library ------------------------------------------------------- */
@@ -68,6 +69,15 @@ MOIRA_API int32_t moira_bundle_open_memory(const void *data, size_t bytes,
                                            moira_bundle **bundle);
 /* Sessions of the bundle stay usable. NULL is legal. */
 MOIRA_API void moira_bundle_close(moira_bundle *bundle);
+/* A bundle may hold a program for each of several numbers of ranks. The ranks
+ * of grid `index`, 0 the first; MOIRA_INVALID_ARGUMENT beyond the last. */
+MOIRA_API int32_t moira_bundle_grid(const moira_bundle *bundle, int32_t index,
+                                    int32_t *ranks);
+/* Another handle of the bundle, whose manifest and signatures are those of the
+ * grid for `ranks` ranks; of the one that was opened they are the first grid's.
+ * Sessions take the grid of their ranks, whatever the handle. */
+MOIRA_API int32_t moira_bundle_for_ranks(const moira_bundle *bundle,
+                                         int32_t ranks, moira_bundle **grid);
 /* The manifest as JSON: entries, variants, parameters. Lives as long as the
  * bundle. */
 MOIRA_API int32_t moira_bundle_manifest(const moira_bundle *bundle,
@@ -82,6 +92,7 @@ typedef struct moira_entry_info {
   int32_t inputs; /* how many */
   int32_t results;
   int32_t variants;
+  int32_t ranks; /* that it runs on; 1: on any */
 } moira_entry_info;
 
 typedef struct moira_tensor_info {
@@ -111,6 +122,7 @@ typedef struct moira_session_options {
   int64_t memory_limit;     /* bytes held at the same time; 0: none */
   int32_t statistics_steps; /* steps kept for statistics; 0: 256, -1: none */
   int32_t log_level;        /* on stderr: 0 nothing ... 3 everything */
+  moira_ranks *ranks;       /* that steps run with; NULL: one rank */
 } moira_session_options;
 
 /* `options` may be NULL. Parameters that the bundle holds are bound. */
@@ -154,11 +166,22 @@ typedef struct moira_plan_options {
   uint32_t struct_size;
   int32_t degree;   /* pipeline chunks; 0: 1 */
   int32_t exchange; /* 0 linear, 1 hierarchical */
+  /* Which unit of weights stands where, [ranks, slots]; NULL: in their order.
+   * Parameters in slots whose unit changes must be bound again. */
+  const int32_t *slot_table;
+  int64_t slot_count;     /* of all ranks */
+  const int32_t *shadows; /* experts, each once, that all ranks hold in the */
+  int32_t shadow_count;   /* next steps, in slots that the table leaves free */
 } moira_plan_options;
 
-/* Sets the run-time integers of all layers from the next step on. */
+/* Sets the run-time integers of all layers from the next step on. All ranks
+ * set the same. */
 MOIRA_API int32_t moira_session_set_plan(moira_session *session,
                                          const moira_plan_options *plan);
+/* The same for one layer, by its number in the manifest. */
+MOIRA_API int32_t moira_session_set_layer_plan(moira_session *session,
+                                               int64_t layer,
+                                               const moira_plan_options *plan);
 
 /* Runs one step of `entry` (NULL: the only one that is no way back). `inputs`
  * are read during the call only. `results` has `result_count` elements, as many
@@ -223,6 +246,11 @@ typedef struct moira_layer_row {
                              lives as long as the statistics */
   int64_t bytes_sent;     /* to other ranks: rows and weights */
   int64_t bytes_received; /* from them */
+  const int32_t *shadows; /* experts that all ranks held; live as long as the */
+  int32_t shadow_count;   /* statistics */
+  double predicted;   /* seconds that the plan was to take, the way back with
+                         it; 0: nobody said */
+  const char *reason; /* why the plan is as it is; "": it was set */
 } moira_layer_row;
 
 /* Copies the rows of the last steps. */

@@ -8,25 +8,6 @@ func.func @tensors(%i: tensor<?x2xi32>) -> tensor<8xi32> {
 
 // -----
 
-func.func @groups(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>) {
-  // expected-error @below {{'moe.gate' op expected a gate without groups on a GPU, got 4 groups}}
-  moe.gate %l router<score = sigmoid, groups = 4, keep = 2>
-      outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) : memref<?x8xf32>
-  return
-}
-
-// -----
-
-func.func @options(%l: memref<?x8xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>,
-                   %k: index) {
-  // expected-error @below {{'moe.gate' op expected a gate by token without options on a GPU, got top_k}}
-  moe.gate %l router<> top_k(%k)
-      outs(%i, %w : memref<?x2xi32>, memref<?x2xf32>) : memref<?x8xf32>
-  return
-}
-
-// -----
-
 func.func @wide(%l: memref<?x8xf64>, %i: memref<?x2xi32>, %w: memref<?x2xf64>) {
   // expected-error @below {{'moe.gate' op expected f32, bf16 or f16 on a GPU, got 'f64'}}
   moe.gate %l router<>
@@ -45,23 +26,22 @@ func.func @many(%l: memref<?x2048xf32>, %i: memref<?x2xi32>, %w: memref<?x2xf32>
 
 // -----
 
-func.func @priorities(%i: memref<?x2xi32>, %n: memref<8xi32>, %p: memref<?xf32>,
+func.func @priorities(%i: memref<?x2xi32>, %n: memref<8xi32>, %p: memref<?xf64>,
                       %s: memref<?x2xi32>, %m: memref<8xi32>) {
-  // expected-error @below {{'moe.assign' op expected an order without priorities on a GPU, got batch_prioritized}}
+  // expected-error @below {{'moe.assign' op expected a priority of f32 on a GPU, got f64}}
   moe.assign %i batch_prioritized counts(%n : memref<8xi32>)
-      priority(%p : memref<?xf32>)
+      priority(%p : memref<?xf64>)
       outs(%s, %m : memref<?x2xi32>, memref<8xi32>) : memref<?x2xi32>
   return
 }
 
 // -----
 
-func.func @blocks(%i: memref<?x2xi32>, %n: memref<8xi32>, %b: memref<2xi32>,
-                  %s: memref<?x2xi32>, %m: memref<8xi32>) {
-  // expected-error @below {{'moe.assign' op expected one token block on a GPU, got blocks}}
-  moe.assign %i choice_major counts(%n : memref<8xi32>)
-      blocks(%b : memref<2xi32>)
-      outs(%s, %m : memref<?x2xi32>, memref<8xi32>) : memref<?x2xi32>
+func.func @byExpert(%l: memref<?x2048xf32>, %i: memref<?x2048xi32>,
+                    %w: memref<?x2048xf32>, %c: index) {
+  // expected-error @below {{'moe.gate' op expected at most 1024 experts and 1024 of them chosen on a GPU, got 2048 of 2048}}
+  moe.gate %l router<expert_choice> capacity(%c)
+      outs(%i, %w : memref<?x2048xi32>, memref<?x2048xf32>) : memref<?x2048xf32>
   return
 }
 

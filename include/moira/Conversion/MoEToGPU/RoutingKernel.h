@@ -26,29 +26,61 @@ struct GateKernel {
   RouterAttr router;
   Type logits; ///< f32, bf16 or f16
   int64_t experts = 1, choices = 1;
-  bool bias = false;
+  /// Operands of the op that there are. By expert only the first two.
+  bool bias = false, mask = false, replay = false, sample = false;
+  bool topK = false, threshold = false;
 
-  int64_t sharedBytes() const { return kRoutingWarps * experts * 8; }
+  /// Per warp a key and a value of each expert, and the groups' scores.
+  int64_t sharedBytes() const {
+    int64_t groups =
+        router.getGroups() > router.getKeep() ? router.getGroups() : 0;
+    return kRoutingWarps * (experts * 8 + groups * 4);
+  }
 };
 
-/// k(logits, [bias], ids, weights, i32 tokens): moe.gate by token.
+/// k(logits, [bias], [mask], [replay], [sample], ids, weights, i32 tokens,
+/// [i32 k], [f32 threshold]): moe.gate by token. The mask has a byte per token.
 LLVM::LLVMFuncOp buildGateKernel(gpu::GPUModuleOp module,
                                  const GateKernel &kernel);
 
-struct AssignKernel {
+/// moe.gate by expert, three kernels in this order:
+/// k(logits, [bias], [mask], ids, weights, i32 tokens),
+/// k(ids, weights, i32 tokens, i32 capacity), and, where the router normalises
+/// or scales, k(weights, i32 tokens). In between ids hold keys.
+LLVM::LLVMFuncOp buildExpertScoresKernel(gpu::GPUModuleOp module,
+                                         const GateKernel &kernel);
+LLVM::LLVMFuncOp buildExpertChoiceKernel(gpu::GPUModuleOp module,
+                                         const GateKernel &kernel);
+LLVM::LLVMFuncOp buildExpertWeightsKernel(gpu::GPUModuleOp module,
+                                          const GateKernel &kernel);
+
+struct NoiseKernel {
   std::string name;
-  Order order = Order::ChoiceMajor; ///< or TokenMajor
-  int64_t experts = 1, choices = 1;
-  bool padded = false;
+  Distribution distribution = Distribution::Normal;
+  int64_t columns = 1, layer = 0;
 };
 
-/// k(ids, counts, i32 tokens, i32 capacity): how many pairs each expert has, at
-/// most `capacity` of them: moe.count, and the sizes of moe.assign.
+/// k(out, i32 rows, i64 seed, i64 step, i64 first): moe.noise.
+LLVM::LLVMFuncOp buildNoiseKernel(gpu::GPUModuleOp module,
+                                  const NoiseKernel &kernel);
+
+struct AssignKernel {
+  std::string name;
+  Order order = Order::ChoiceMajor;
+  int64_t experts = 1, choices = 1;
+  bool padded = false, blocks = false;
+};
+
+/// k(ids, [blocks], counts, i32 tokens, i32 capacity, [i32 number of blocks]):
+/// how many pairs each expert has, at most `capacity` of them per block:
+/// moe.count, and the sizes of moe.assign.
 LLVM::LLVMFuncOp buildCountKernel(gpu::GPUModuleOp module,
                                   const AssignKernel &kernel);
 
-/// k(ids, sizes, slots, i32 tokens, i32 capacity): the slots of moe.assign,
-/// from the sizes of the kernel before. Slots of unused choices are -1.
+/// k(ids, [priority], [blocks], sizes, slots, i32 tokens, i32 capacity,
+/// [i32 number of blocks]): the slots of moe.assign, from the sizes of the
+/// kernel before. Slots of unused choices are -1. The orders by priority
+/// compare every pair with all of its block.
 LLVM::LLVMFuncOp buildAssignKernel(gpu::GPUModuleOp module,
                                    const AssignKernel &kernel);
 

@@ -179,7 +179,7 @@ SmallVector<KnownPacking> AssignLayouts::assign(func::FuncOp function,
   // Gradients read the panels of the forward products, which come first.
   SmallVector<GroupedMatmulOp> kernels, gradients;
   function.walk([&](GroupedMatmulOp op) {
-    if (!op.getContraction() && !op.hasPanels())
+    if (panelWidth > 0 && !op.getContraction() && !op.hasPanels())
       (op.getLayout() == WeightLayout::NK ? kernels : gradients).push_back(op);
   });
   llvm::append_range(kernels, gradients);

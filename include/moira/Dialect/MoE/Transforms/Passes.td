@@ -194,7 +194,9 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
     Weights of `moe.grouped_matmul` in `nk` or `kn` become `panels`. The width of a
     panel is `panel-width` divided by the number of weights of the op (half of it
     for f64), at least a vector of `lanes` columns (half of it for f64), and no more
-    than the next power of two of N.
+    than the next power of two of N. With `panel-width` 0, for targets whose
+    kernels read rows, weights stay as they are and only what a checkpoint holds
+    otherwise is packed.
 
     Where `moe-form-kernels` has cut the hidden dimension in blocks, each is packed
     as a matrix of its own (see `#moe.hidden`). In a sharded program a rank has the
@@ -248,7 +250,8 @@ def AssignLayoutsPass : Pass<"moe-assign-layouts", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"panelWidth", "panel-width", "int64_t", "64",
-           "columns of a panel, over all weights of a kernel">,
+           "columns of a panel, over all weights of a kernel; 0: weights stay "
+           "row-major">,
     Option<"lanes", "lanes", "int64_t", "16",
            "columns of a vector of f32">,
     Option<"pairs", "pairs", "bool", "false",

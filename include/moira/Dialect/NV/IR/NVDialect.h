@@ -32,6 +32,8 @@ namespace mlir::nv {
 /// Name of the attribute of an op that says how its kernel is cut
 /// (ScheduleAttr).
 inline constexpr llvm::StringLiteral kScheduleAttrName = "moira_nv.schedule";
+/// Attribute of an allocation of a step: memory of the host, unlike the others.
+inline constexpr llvm::StringLiteral kOnHostAttrName = "moira_nv.on_host";
 
 } // namespace mlir::nv
 
