@@ -8,13 +8,15 @@ import os
 import statistics
 import subprocess
 
-from machines import write_both
+from machines import HALF, SINGLE, write_both
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 EXAMPLES = os.path.join(ROOT, "examples", "adaptive")
 TRACES = os.path.join(os.path.dirname(ROOT), "shared", "traces")
-TOPOLOGY = os.path.join(HERE, "two-nodes.json")
+# Of each program: the machine, and the links of its cluster.
+CLUSTERS = {"training.mlir": (SINGLE, "two-nodes.json"),
+            "sizes.mlir": (HALF, "slow-nodes.json")}
 # Steps that nobody is blamed for: what is not known must be tried.
 LEARNING = 50
 
@@ -30,7 +32,7 @@ def workloads(quick, tiny=False):
     """`tiny` is for the test of the schema."""
     steps = 60 if tiny else 100 if quick else 1000
     training = ["--steps", str(steps), "--tokens", "8192", "--grad",
-                "--spare-slots", "3", "--variants",
+                "--spare-slots", "4", "--variants",
                 "r=auto schedule=equal,groups rows=prefill"]
     seeds = [1] if tiny or quick else [1, 2, 3]
     sizes = ["--steps", str(steps), "--tokens", "log-uniform:128-32768",
@@ -53,25 +55,37 @@ def workloads(quick, tiny=False):
 class Runner:
     def __init__(self, build, folder):
         self.bin = os.path.join(build, "bin")
-        self.truth, self.known = write_both(folder)
+        self.calibrations = {}
+        for program, (machine, _) in CLUSTERS.items():
+            own = os.path.join(folder, program + ".d")
+            os.mkdir(own)
+            self.calibrations[program] = write_both(machine, own)
 
     def run(self, workload, seed, extra):
         """The report of a run."""
-        command = [os.path.join(self.bin, "moira-run"),
-                   os.path.join(EXAMPLES, workload.program), "--json",
-                   "--ranks", "8", "--threads", "1", "--clock", "virtual",
-                   "--topology", TOPOLOGY, "--clock-calibration", self.truth,
-                   *[o.format(seed=seed) for o in workload.options], *extra]
-        done = subprocess.run(command, text=True, capture_output=True,
-                              check=False)
+        truth, _ = self.calibrations[workload.program]
+        topology = os.path.join(HERE, CLUSTERS[workload.program][1])
+        return self.report(os.path.join(EXAMPLES, workload.program), [
+            "--ranks", "8", "--threads", "1", "--clock", "virtual",
+            "--topology", topology, "--clock-calibration", truth,
+            *[o.format(seed=seed) for o in workload.options], *extra])
+
+    def report(self, program, options):
+        return json.loads(self.call(program, ["--json", *options]))
+
+    def call(self, program, options):
+        """What moira-run prints."""
+        done = subprocess.run(
+            [os.path.join(self.bin, "moira-run"), program, *options],
+            text=True, capture_output=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr.strip())
-        return json.loads(done.stdout)
+        return done.stdout
 
     def adaptive(self, workload, seed, picture=None):
         return self.run(workload, seed, [
-            "--adapt", "measured", "--calibration", self.known,
-            "--compare-plans", *(["--picture", picture] if picture else [])])
+            "--adapt", "measured", "--calibration",
+            self.calibrations[workload.program][1], "--compare-plans", *(["--picture", picture] if picture else [])])
 
 
 def plan_options(plan):

@@ -77,13 +77,13 @@ class Model(unittest.TestCase):
         self.assertAlmostEqual(result["sessions"]["mape"], 0.1)
 
     def test_calibrations(self):
-        known, truth = machines.GPU.known(), machines.GPU.truth()
+        known, truth = machines.HALF.known(), machines.HALF.truth()
         self.assertLessEqual(len(known["forward"]["rows"]), 20)
         for curve in (known["forward"], truth["forward"]):
             self.assertEqual(curve["rows"], sorted(set(curve["rows"])))
             self.assertEqual(curve["seconds"], sorted(curve["seconds"]))
         with tempfile.TemporaryDirectory() as folder:
-            for path in machines.write_both(folder):
+            for path in machines.write_both(machines.SINGLE, folder):
                 with open(path) as file:
                     self.assertEqual(json.load(file)["version"], 1)
 

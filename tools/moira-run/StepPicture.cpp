@@ -142,9 +142,9 @@ static double drawPlans(llvm::raw_ostream &out, const StepTable &table,
   double line = y + stripHeight + 16;
   for (size_t i = 0; i < std::min(names.size(), rest + 1); ++i) {
     bool others = i == rest && names.size() > rest + 1;
-    drawKey(out, left + double(i % 3) * 220, line, planColours[i], 8,
+    drawKey(out, left + double(i % 2) * 330, line, planColours[i], 8,
             others ? "others" : names[i]);
-    if (i % 3 == 2)
+    if (i % 2 == 1)
       line += 16;
   }
   return line + 10 - y;
@@ -157,7 +157,7 @@ std::string moira::tools::drawSteps(const StepTable &table) {
   double line = experts > 16 ? 5 : 10;
   size_t keys = std::min(rankPlans(table).size(), std::size(planColours));
   double height = top + plotHeight + gap + stripHeight + 26 +
-                  16 * double(keys / 3) + gap + line * double(experts) + bottom;
+                  16 * double(keys / 2) + gap + line * double(experts) + bottom;
   std::string picture;
   llvm::raw_string_ostream out(picture);
   begin(out, height);

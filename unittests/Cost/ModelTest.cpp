@@ -263,8 +263,8 @@ TEST(LayerModel, WaysBackInOneChunk) {
   training.training = training.backInOneChunk = true;
   TiledKernel times;
   Calibration costs = calibrate(times);
-  auto without = *LayerModel::create(forward, topology, costs);
-  auto with = *LayerModel::create(training, topology, costs);
+  auto without = LayerModel::create(forward, topology, costs);
+  auto with = LayerModel::create(training, topology, costs);
   LayerSimulator forwards(forward, topology, times);
   LayerSimulator both(training, topology, times);
   std::vector<double> predicted, simulated;
@@ -272,9 +272,9 @@ TEST(LayerModel, WaysBackInOneChunk) {
                          LayerPlan{1, MOIRA_SCHEDULE_EQUAL, 8, 0, 0},
                          LayerPlan{1, MOIRA_SCHEDULE_GROUPS, 1, 0, 0}}) {
     for (auto *model : {&without, &with})
-      (*model)->setLoads(counts.data(), nullptr, 0);
-    predicted.push_back(with->predict(plan).seconds -
-                        without->predict(plan).seconds);
+      (**model)->setLoads(counts.data(), nullptr, 0);
+    predicted.push_back((*with)->predict(plan).seconds -
+                        (*without)->predict(plan).seconds);
     simulated.push_back(*both.run(plan, counts.data(), nullptr) -
                         *forwards.run(plan, counts.data(), nullptr));
   }
@@ -285,8 +285,8 @@ TEST(LayerModel, WaysBackInOneChunk) {
   EXPECT_NEAR(predicted[0] / simulated[0], 1, 0.05);
   // The next prediction of a plan is not of what the way back ran with.
   LayerPlan cut{1, MOIRA_SCHEDULE_EQUAL, 8, 0, 0};
-  EXPECT_EQ(with->predict(cut).seconds, with->predict(cut).seconds);
-  EXPECT_NE(with->hash(), without->hash());
+  EXPECT_EQ((*with)->predict(cut).seconds, (*with)->predict(cut).seconds);
+  EXPECT_NE((*with)->hash(), (*without)->hash());
 }
 
 TEST(LayerModel, AnswersInAnyOrder) {
