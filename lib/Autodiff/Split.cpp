@@ -123,6 +123,10 @@ SmallVector<Value> mlir::moe::detail::cloneNeeded(OpBuilder &builder,
                                                   IRMapping &mapping) {
   DenseSet<Operation *> needed;
   SmallVector<Value> worklist(roots);
+  // The record of a layer is wanted even where nobody reads the matrix.
+  for (auto counts : block.getOps<GatherCountsOp>())
+    if (reverse.isForward(counts))
+      llvm::append_range(worklist, counts->getResults());
   while (!worklist.empty()) {
     Operation *op = reverse.resolve(worklist.pop_back_val()).getDefiningOp();
     if (op && needed.insert(op).second)

@@ -283,6 +283,15 @@ Result<int64_t> Communicator::moveShadow(const moira_plan &plan,
   return start(request);
 }
 
+Result<int64_t> Communicator::moveSlots(const Pieces &pieces,
+                                        int32_t parameter) {
+  Request request;
+  request.kind = Request::Kind::MoveSlots;
+  request.pieces = &pieces;
+  request.gather.parameter = parameter;
+  return start(request);
+}
+
 static Request allReduceOf(const void *in, void *data, int64_t count,
                            int32_t dtype, Reduction reduction) {
   Request request;

@@ -9,6 +9,7 @@
 
 #include "collective/Collective.h"
 #include "collective/ExchangeLayout.h"
+#include "collective/RaggedExchange.h"
 #include "collective/Record.h"
 #include "collective/ShadowSend.h"
 #include "collective/Traffic.h"
@@ -104,6 +105,8 @@ public:
                                 const moira_reduce &reduce,
                                 const int32_t *lasting = nullptr);
   Result<int64_t> moveShadow(const moira_plan &plan, const ShadowMove &move);
+  /// Slots of a parameter, or of what belongs to it, from rank to rank.
+  Result<int64_t> moveSlots(const Pieces &pieces, int32_t parameter);
   /// data[count] = sum of all ranks' in[count], which may be `data`.
   Result<int64_t> startAllReduce(const void *in, void *data, int64_t count,
                                  int32_t dtype);

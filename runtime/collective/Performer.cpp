@@ -92,6 +92,10 @@ Status Performer::perform(const Request &request, Carrier &carrier) {
     return reduceWeights(request, carrier);
   case Request::Kind::MoveShadow:
     return moveShadow(request, carrier);
+  case Request::Kind::MoveSlots:
+    linear.begin(members.rank, *request.pieces);
+    return carrier.run(linear, members,
+                       {TrafficKind::Moves, -1, request.gather.parameter});
   case Request::Kind::Broadcast:
     broadcasting.begin(members.rank, members.size(), request.root, request.out,
                        request.bytes);

@@ -21,6 +21,8 @@ std::string Request::describe() const {
   case Kind::MoveShadow:
     return concat("shadow of expert ", shadow.unit / shadow.placement.shards,
                   ", layer ", shadow.layer, ", parameter ", shadow.parameter);
+  case Kind::MoveSlots:
+    return concat("move of parameter ", gather.parameter);
   case Kind::GatherCounts:
     return concat("gather counts, layer ", layer);
   case Kind::AllGather:

@@ -6,6 +6,7 @@
 #ifndef MOIRA_RUNTIME_COLLECTIVE_REQUEST_H
 #define MOIRA_RUNTIME_COLLECTIVE_REQUEST_H
 
+#include "collective/RaggedExchange.h"
 #include "collective/ShadowSend.h"
 
 #include <string>
@@ -23,6 +24,7 @@ struct Request {
     Broadcast,     ///< out, bytes, root
     ReduceWeights, ///< reduce, plan, lasting
     MoveShadow,    ///< shadow, plan
+    MoveSlots,     ///< pieces, parameter (in `gather`)
     AllReduce,     ///< in, out, count, dtype, reduction
     ReduceScatter, ///< in, out, count, dtype, reduction
     EndStep,       ///< in, bytes, out
@@ -35,6 +37,7 @@ struct Request {
   moira_gather gather{};
   moira_reduce reduce{};
   ShadowMove shadow{};
+  const Pieces *pieces = nullptr;
   /// Slots that hold a unit here get its gradient; null: all that hold it.
   const int32_t *lasting = nullptr;
   int64_t layer = -1;

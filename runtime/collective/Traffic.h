@@ -19,9 +19,10 @@ enum class TrafficKind {
   Gradients, ///< of weights
   Sums,      ///< over all ranks
   Shadows,   ///< weights, to where they are for a step
+  Moves,     ///< weights and states, to where they are from then on
   Control,   ///< counts, votes, and other collectives that a caller asks for
 };
-constexpr int trafficKinds = 7;
+constexpr int trafficKinds = 8;
 
 /// What a batch belongs to.
 struct TrafficTag {

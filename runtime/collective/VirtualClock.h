@@ -7,6 +7,7 @@
 #define MOIRA_RUNTIME_COLLECTIVE_VIRTUALCLOCK_H
 
 #include "collective/Performer.h"
+#include "cost/Calibration.h"
 #include "cost/LinkSchedule.h"
 #include "statistics/Clock.h"
 
@@ -78,6 +79,13 @@ public:
   /// factor of 0 only what `add` gives.
   VirtualClock(std::shared_ptr<VirtualNetwork> network, double factor)
       : network(std::move(network)), factor(factor) {}
+  /// Compute time is what the calibration says of a step's parts, whatever
+  /// this machine takes: the same in each run. Who runs steps charges it with
+  /// `add` (session/ComputeCharges).
+  VirtualClock(std::shared_ptr<VirtualNetwork> network,
+               std::shared_ptr<const Calibration> calibration)
+      : network(std::move(network)), factor(0),
+        calibration(std::move(calibration)) {}
 
   //===--- The step's thread ---------------------------------------------===//
 
@@ -92,11 +100,14 @@ public:
   double seconds() override;
   bool countsCpu() const { return factor > 0; }
   double scale() const { return factor; }
+  /// What compute is charged by; null: CPU time, or what others add.
+  const Calibration *costs() const { return calibration.get(); }
 
   const std::shared_ptr<VirtualNetwork> network;
 
 private:
   const double factor;
+  const std::shared_ptr<const Calibration> calibration;
   double compute = 0;
   double cpu = 0; ///< of the thread at the last `resume`
   bool running = false;

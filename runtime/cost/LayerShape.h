@@ -7,6 +7,7 @@
 #define MOIRA_RUNTIME_COST_LAYERSHAPE_H
 
 #include "base/Status.h"
+#include "moira/abi.h"
 
 #include <cstdint>
 #include <vector>
@@ -38,6 +39,9 @@ struct LayerShape {
   bool training = false;
   /// The backward part gathers weights again instead of keeping them.
   bool gathersAgain = false;
+  /// The backward part's exchanges are not cut, whatever the plan: compiled
+  /// programs need all rows for the gradients of weights.
+  bool backInOneChunk = false;
 
   int units() const { return experts * shards; }
   /// Slots that no unit of an identity table needs.
@@ -56,6 +60,15 @@ struct LayerPlan {
   int exchange = 0; ///< 0 linear, 1 hierarchical
   int shadows = 0;  ///< experts that all ranks hold in this step
 
+  /// What the backward part of a step with this plan runs with.
+  LayerPlan back(const LayerShape &shape) const {
+    LayerPlan plan = *this;
+    if (shape.backInOneChunk) {
+      plan.degree = 1;
+      plan.schedule = MOIRA_SCHEDULE_EQUAL;
+    }
+    return plan;
+  }
   bool operator==(const LayerPlan &o) const {
     return copies == o.copies && schedule == o.schedule && degree == o.degree &&
            exchange == o.exchange && shadows == o.shadows;

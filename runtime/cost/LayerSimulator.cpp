@@ -354,7 +354,8 @@ Result<double> LayerSimulator::run(const LayerPlan &plan, const int32_t *counts,
     // The passes are apart: what stands between them is not the layer's.
     double forward = *std::max_element(clock.begin(), clock.end());
     std::fill(clock.begin(), clock.end(), 0);
-    MOIRA_RETURN_IF_ERROR(pass(plan, counts, shadowed, true, clock));
+    MOIRA_RETURN_IF_ERROR(
+        pass(plan.back(shape), counts, shadowed, true, clock));
     return forward + *std::max_element(clock.begin(), clock.end());
   }
   return *std::max_element(clock.begin(), clock.end());

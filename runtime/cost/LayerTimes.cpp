@@ -445,8 +445,16 @@ LayerPrediction LayerModel::predict(const LayerPlan &plan, Detail wanted) {
     }
   }
   result.seconds = pass(plan, false, result);
-  if (layer.training)
-    result.seconds += pass(plan, true, result);
+  if (layer.training) {
+    LayerPlan back = plan.back(layer);
+    if (back != plan) {
+      current.degree = back.degree;
+      current.schedule = back.schedule;
+      byPieces = false;
+      emptyChunks = 0;
+    }
+    result.seconds += pass(back, true, result);
+  }
   result.peakBytes = peak(plan);
   return result;
 }

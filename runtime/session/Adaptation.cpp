@@ -21,6 +21,11 @@ SharedStep Adaptation::recordOf(const Layer &layer, int64_t step) const {
   if (step < 0)
     return record;
   record.counts = layer.counts.data();
+  // With lag 0 the rows are there when somebody decides.
+  if (announced >= 0 && wanted.selection.lag == 1)
+    record.nextRows =
+        announced *
+        std::max<int64_t>(entry.layers[&layer - layers.data()].topK, 1);
   record.variants = layer.variants.data();
   record.programs = layer.programs.data();
   if (step > 0) {
@@ -68,6 +73,12 @@ Status Adaptation::decideLayers() {
       MOIRA_RETURN_IF_ERROR(follow(i, done));
     return Status();
   }
+  for (const Layer &layer : layers)
+    if (layer.toldStep != done - 1)
+      return Status(MOIRA_FAILED,
+                    concat("adapt: layer ", layer.index,
+                           ": expected the counts of all ranks in each step, "
+                           "got none in the last one"));
   EntryChoice::Choice chosen;
   for (size_t i = 0; i < layers.size(); ++i)
     MOIRA_RETURN_IF_ERROR(deciders[i]->prepare(recordOf(layers[i], done - 1)));
@@ -131,6 +142,7 @@ Result<bool> Adaptation::gathered(size_t index,
                                   const std::vector<RankRecord> &records,
                                   const int32_t *matrix) {
   Layer &layer = layers[index];
+  layer.toldStep = done;
   std::copy_n(matrix, layer.counts.size(), layer.counts.data());
   for (int rank = 0; rank < ranks.ranks; ++rank) {
     layer.told[rank] = records[rank].seconds;

@@ -50,6 +50,9 @@ struct AdaptOptions {
 /// (docs/selection.md has the numbers). Its links are one machine's.
 Calibration assumedCalibration(const LayerSpec &layer);
 
+/// The links between ranks in nodes of `perNode`, as a calibration has them.
+Result<Topology> describeNodes(Calibration calibration, int ranks, int perNode);
+
 /// A layer with a placement and costs, as the cost model has it.
 LayerShape layerShape(const EntrySpec &entry, const LayerSpec &layer);
 
@@ -79,6 +82,9 @@ public:
     return deciders.front()->candidates();
   }
 
+  /// Tokens that all ranks together bring to the next step, the same number on
+  /// all ranks; -1: not known, and taken to be as many as in the last one.
+  void announce(int64_t tokens) { announced = tokens; }
   /// Decides the plans of the step that comes, from what the last one told.
   Status next();
   /// Whether there are plans yet.
@@ -97,11 +103,11 @@ public:
   const std::vector<double> &seconds() const { return lastSeconds; }
   uint64_t mask() const { return variantMask; }
 
-  /// What all ranks said in a layer, and matrix[ranks, experts] of rows. With
-  /// lag 0 the layer's degree and exchange are decided now, for this step: then
-  /// the result is true and `plan` has them. Variant and shadows stay as they
-  /// are from the first step on, since the code that runs, and the weights that
-  /// travel, begin with the step.
+  /// What all ranks said in a layer, once in each step, and matrix[ranks,
+  /// experts] of rows. With lag 0 the layer's degree and exchange are decided
+  /// now, for this step: then the result is true and `plan` has them. Variant
+  /// and shadows stay as they are from the first step on, since the code that
+  /// runs, and the weights that travel, begin with the step.
   Result<bool> gathered(size_t layer, const std::vector<RankRecord> &records,
                         const int32_t *matrix);
   /// A step with this number is over: its seconds by layer. After a failed one
@@ -146,7 +152,8 @@ private:
     std::vector<int32_t> counts; ///< [ranks, experts]
     std::vector<double> told;
     std::vector<uint64_t> variants, programs;
-    double forward = 0; ///< while its way back is to come
+    int64_t toldStep = -1; ///< that this is of
+    double forward = 0;    ///< while its way back is to come
     AdaptedPlan plan;
     Explanation explanation;
     std::unique_ptr<FlightRecorder> recorder; ///< null: nobody records
@@ -184,7 +191,8 @@ private:
   std::vector<Layer> layers;
   std::vector<double> lastSeconds; ///< by layer
   uint64_t variantMask = 0;
-  int forced = -1;      ///< candidate
+  int forced = -1; ///< candidate
+  int64_t announced = -1;
   int64_t done = 0;     ///< steps
   int64_t decided = -1; ///< the step that plans are of
   int64_t pending = -1; ///< the step whose way back is to come

@@ -60,13 +60,13 @@ LayerShape moira::runtime::layerShape(const EntrySpec &entry,
   for (const LayerWeightSpec &weight : cost.weights)
     shape.weights.push_back(
         {weight.bytes, weight.gradientBytes, weight.replicated});
-  shape.training = shape.gathersAgain = !entry.backward.empty();
+  shape.training = shape.gathersAgain = shape.backInOneChunk =
+      !entry.backward.empty();
   return shape;
 }
 
-/// The links between ranks in nodes of `perNode`, as a calibration has them.
-static Result<Topology> describeNodes(Calibration calibration, int ranks,
-                                      int perNode) {
+Result<Topology> moira::runtime::describeNodes(Calibration calibration,
+                                               int ranks, int perNode) {
   const LinkCost assumed{assumedLatency, 0, 1 / assumedLink};
   for (LinkCost *link : {&calibration.inter, &calibration.intra})
     if (!(link->secondsPerByte > 0))

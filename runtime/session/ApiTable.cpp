@@ -86,6 +86,8 @@ struct Api {
                          "layer ",
                          layer, " part ", part));
       step.prepareLayer(layer);
+      if (!step.hasFailed())
+        step.computed.enter(layer, part);
       return true;
     });
   }
@@ -99,6 +101,8 @@ struct Api {
                   concat("loads: expected a layer of the entry, with as many "
                          "experts each time, got layer ",
                          layer, " with ", experts));
+      if (!step.hasFailed())
+        step.computed.routed(layer, experts, sizes);
       return true;
     });
   }
@@ -152,6 +156,7 @@ struct Api {
       const moira_plan *plan = step.planOf("exchange", exchange->layer);
       if (!plan)
         return -1;
+      step.chargeProduct(*plan, *exchange);
       return ticketOf(step, "exchange", step.link().exchange(*plan, *exchange));
     });
   }
@@ -181,6 +186,8 @@ struct Api {
       const moira_plan *plan = step.planOf("reduce_weights", reduce->layer);
       if (!plan)
         return -1;
+      if (reduce->placement.copies == 0)
+        step.computed.reduce(reduce->layer);
       const int32_t *lasting =
           step.shadows ? step.shadows->lastingTable(reduce->layer) : nullptr;
       return ticketOf(step, "reduce_weights",

@@ -149,3 +149,35 @@ Status runtime::mergeVariants(Manifest &grid, const Manifest &other) {
       addVariants(grid.entries[i], other.entries[i]);
   return Status();
 }
+
+Result<std::string> runtime::qualifyVariants(
+    std::string_view json, int32_t ranks, const std::string &entry,
+    bool backward,
+    const std::vector<std::pair<std::string, std::string>> &levels) {
+  Result<std::vector<int32_t>> known = listGrids(json);
+  if (!known.ok())
+    return known.status();
+  auto mark = [&](Manifest &manifest, const std::string &name) {
+    int index = manifest.findEntry(name);
+    if (index < 0)
+      return;
+    for (VariantSpec &variant : manifest.entries[index].variants)
+      for (const auto &[of, level] : levels)
+        if (variant.name == of)
+          variant.qualified = level;
+  };
+  std::vector<GridManifest> grids;
+  for (int32_t count : *known) {
+    Result<Manifest> manifest = Manifest::parse(json, count);
+    if (!manifest.ok())
+      return manifest.status();
+    if (count == ranks || known->size() == 1) {
+      mark(*manifest, entry);
+      int index = manifest->findEntry(entry);
+      if (backward && index >= 0)
+        mark(*manifest, manifest->entries[index].backward);
+    }
+    grids.push_back({count, std::move(*manifest)});
+  }
+  return serializeGrids(grids);
+}

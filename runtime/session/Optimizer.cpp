@@ -107,6 +107,15 @@ Result<void *> Optimizer::state(int row, const std::string &stateName,
   return rows[row].states[place - names.begin()].data();
 }
 
+std::vector<void *> Optimizer::kept(int row) {
+  std::vector<void *> all;
+  for (Storage &state : rows[row].states)
+    all.push_back(state.data());
+  if (rows[row].master.data())
+    all.push_back(rows[row].master.data());
+  return all;
+}
+
 void Optimizer::forgetMasters() {
   for (Row &row : rows)
     row.master = Storage();

@@ -62,6 +62,8 @@ public:
   /// Type of states and of the master copy.
   DataType stateType(int row) const;
   bool hasMaster(int row) const;
+  /// States and the master copy of a row, those that there are.
+  std::vector<void *> kept(int row);
   /// Makes master copies again from the parameters when they are next needed:
   /// after others than updates have changed those.
   void forgetMasters();

@@ -44,6 +44,15 @@ public:
   /// with MOIRA_INVALID_ARGUMENT where a parameter does not fit its table.
   Status place(int rank, int ranks, std::vector<std::vector<int32_t>> tables);
 
+  /// The same tables where bytes have moved: all slots are bound.
+  void follow(std::vector<std::vector<int32_t>> newTables) {
+    tables = std::move(newTables);
+    tables.resize(specs.size());
+  }
+  const std::vector<int32_t> &table(int parameter) const {
+    return tables[parameter];
+  }
+
   /// See Session.
   Status bind(const std::string &name, const TensorView &tensor);
   Status bindSource(ParameterSource &source);
@@ -60,6 +69,12 @@ public:
   Result<void *> change(int parameter);
   /// Grows with every change of any parameter, and of one.
   uint64_t version() const { return changes; }
+  /// Counts every parameter as changed, though none has.
+  void touch() {
+    ++changes;
+    for (uint64_t &count : changesOf)
+      ++count;
+  }
   uint64_t version(int parameter) const { return changesOf[parameter]; }
   /// The bytes of a bound parameter, to write to slots that hold no unit; is no
   /// new version. What the program holds is copied first.

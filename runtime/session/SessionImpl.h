@@ -11,6 +11,7 @@
 #include "session/GradientTable.h"
 #include "session/Optimizer.h"
 #include "session/ParameterTable.h"
+#include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "session/Session.h"
 #include "session/Shadows.h"
@@ -59,6 +60,12 @@ struct Session::Impl {
 
   // SessionPlans.cpp.
   Status setPlan(std::optional<int64_t> layer, const PlanOptions &plan);
+
+  // SessionMoves.cpp.
+  Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
+  Status agreeOnMove(const std::vector<std::vector<int32_t>> &tables);
+  std::vector<std::pair<void *, int64_t>> keptOf(int row);
+  Status moveRow(int row, const std::vector<int32_t> &after);
 
   // SessionAdapt.cpp.
   Status adaptPlan(int entry, StepPlan &given);
@@ -138,8 +145,9 @@ struct Session::Impl {
   std::vector<std::vector<double>> layerSeconds;
   std::vector<int64_t> timedSteps;
   std::vector<double> rowSeconds;
-  std::vector<std::pair<int64_t, double>> ranLayers;    ///< of the last row
-  std::vector<std::unique_ptr<Adaptation>> adaptations; ///< by entry, or null
+  std::vector<std::pair<int64_t, double>> ranLayers;      ///< of the last row
+  std::vector<std::unique_ptr<Adaptation>> adaptations;   ///< by entry, or null
+  std::vector<std::unique_ptr<Rebalancing>> rebalancings; ///< by entry
   uint64_t programHash = 0;
   std::shared_ptr<const SessionIdentity> identity =
       std::make_shared<SessionIdentity>();

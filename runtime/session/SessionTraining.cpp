@@ -296,6 +296,11 @@ void Session::putGradient(const TensorSpec &result, const void *data,
   }
 }
 
+void Session::touchParameters() {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  impl->parameters.touch();
+}
+
 void Session::zeroGradients() {
   std::lock_guard<std::mutex> lock(impl->mutex);
   impl->gradients().zero();

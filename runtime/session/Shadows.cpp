@@ -146,6 +146,11 @@ Status Shadows::list(Group &group) {
       if (lacks)
         group.pending.push_back(unit);
     }
+  // Generated code reads addresses early: bytes that the program holds become
+  // the session's before.
+  for (int64_t row : group.parameters)
+    if (!group.pending.empty())
+      MOIRA_RETURN_IF_ERROR(parameters.write(static_cast<int>(row)).status());
   return Status();
 }
 

@@ -10,6 +10,7 @@
 #include "base/Arena.h"
 #include "base/Pool.h"
 #include "collective/Communicator.h"
+#include "session/ComputeCharges.h"
 #include "session/Manifest.h"
 #include "session/Session.h"
 #include "statistics/Statistics.h"
@@ -42,6 +43,8 @@ public:
   const Arena &arena(int64_t worker) const { return *arenas[worker]; }
   int64_t workers() const { return static_cast<int64_t>(arenas.size()); }
   StepRecorder &recorder() { return steps; }
+  /// Compute time of the steps on a calibrated virtual clock.
+  ComputeCharges &charges() { return computed; }
 
   /// The ranks that the next steps run with; null: this one alone.
   void setCommunicator(std::shared_ptr<Communicator> communicator);
@@ -112,6 +115,8 @@ private:
                     int32_t *matrix);
   int64_t receiveSizes(const moira_exchange &exchange, int32_t *groups);
   void mergeRows(const moira_exchange &exchange);
+  /// Charges the product of a chunk whose results leave.
+  void chargeProduct(const moira_plan &plan, const moira_exchange &exchange);
   bool checkWorker(int64_t worker);
   bool checkNotInBody(const char *function);
 
@@ -127,6 +132,8 @@ private:
   std::vector<moira_plan> *layerPlans = nullptr;
   Shadows *shadows = nullptr;
   StepRecorder steps;
+  ComputeCharges computed{steps};
+  std::vector<int32_t> chunkRows; ///< of the product that is charged
   const EntrySpec *entry = nullptr;
   std::vector<ResultTensor> *results = nullptr;
   ResidualPool *residuals = nullptr;

@@ -132,6 +132,27 @@ Result<LayerPlans> LayerPlans::with(std::optional<int64_t> layer,
   return next;
 }
 
+Result<LayerPlans>
+LayerPlans::withTable(int64_t layer, const std::vector<int32_t> &table) const {
+  const Lasting *given = find(layer);
+  if (!given || !given->shape)
+    return Status(MOIRA_NOT_FOUND,
+                  concat("expected a layer of the program with experts on ",
+                         ranks, " ranks, got ", layer));
+  std::vector<int64_t> rows = parametersOf(layer);
+  LayerPlans next = *this;
+  for (Lasting &lasting : next.list) {
+    std::vector<int64_t> others = parametersOf(lasting.layer);
+    if (lasting.layer != layer &&
+        std::find_first_of(rows.begin(), rows.end(), others.begin(),
+                           others.end()) == rows.end())
+      continue;
+    PlanOptions plan{lasting.run.degree, lasting.run.exchange, table, {}};
+    MOIRA_RETURN_IF_ERROR(next.set(lasting, plan));
+  }
+  return next;
+}
+
 /// Whether the experts of a layer have this parameter. Programs that do not say
 /// so have one table for all layers of a shape.
 bool LayerPlans::reads(const Lasting &lasting, int64_t parameter) const {

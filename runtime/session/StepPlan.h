@@ -53,6 +53,11 @@ public:
   Result<LayerPlans> with(std::optional<int64_t> layer,
                           const PlanOptions &plan) const;
 
+  /// With another lasting table of a layer and of all that share parameters
+  /// with it, without shadows there.
+  Result<LayerPlans> withTable(int64_t layer,
+                               const std::vector<int32_t> &table) const;
+
   /// Where each parameter of experts stands, [ranks, slots], by row of the
   /// table; empty: identity. Fails where layers share a parameter and do not
   /// agree.

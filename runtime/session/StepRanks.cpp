@@ -20,6 +20,7 @@ void StepContext::setCommunicator(std::shared_ptr<Communicator> given) {
   ctx.communicator = communicator.get();
   steps.setClock(communicator ? communicator->clock() : nullptr);
   steps.setTrace(communicator ? communicator->trace() : nullptr);
+  computed.setClock(communicator ? communicator->clock() : nullptr);
 }
 
 Communicator &StepContext::link() {
@@ -121,6 +122,19 @@ int64_t StepContext::receiveSizes(const moira_exchange &exchange,
   std::fill_n(groups, std::max(exchange.placement.slots, 0), 0);
   fail(rows.status().code, rows.status().within("receive_sizes").message);
   return 0;
+}
+
+void StepContext::chargeProduct(const moira_plan &plan,
+                                const moira_exchange &exchange) {
+  if (!computed.active() || exchange.direction != MOIRA_TO_TOKENS)
+    return;
+  moira_exchange there = exchange;
+  there.direction = MOIRA_TO_EXPERTS;
+  chunkRows.resize(std::max(exchange.placement.slots, 0));
+  // What is wrong with the exchange is said by the exchange itself.
+  if (link().receiveSizes(plan, there, chunkRows.data()).ok())
+    computed.product(exchange.layer, exchange.placement.copies,
+                     chunkRows.data(), exchange.placement.slots);
 }
 
 namespace {

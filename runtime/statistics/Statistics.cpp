@@ -110,7 +110,7 @@ bool StepRecorder::enter(int64_t layer, int64_t part) {
   return true;
 }
 
-double *StepRecorder::enterExchange(int64_t layer) {
+double *StepRecorder::enterPart(int64_t layer, int64_t part) {
   LayerRow *found = layer == -1 ? nullptr : find(layer);
   if (!found)
     found = inside;
@@ -118,12 +118,11 @@ double *StepRecorder::enterExchange(int64_t layer) {
   if (!before)
     return before; // outside of a step
   charge();
-  current = found ? &found->seconds[MOIRA_PART_EXCHANGE]
-                  : &row.seconds[MOIRA_PART_EXCHANGE];
+  current = found ? &found->seconds[part] : &row.seconds[part];
   return before;
 }
 
-void StepRecorder::leaveExchange(double *before) {
+void StepRecorder::leavePart(double *before) {
   if (!before)
     return;
   charge();

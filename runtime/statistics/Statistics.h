@@ -102,8 +102,13 @@ public:
   /// Charges what follows to the exchange of a layer, -1 for the one that is
   /// charged now, and returns where time went before. No failure: an unknown
   /// layer counts as -1.
-  double *enterExchange(int64_t layer);
-  void leaveExchange(double *before);
+  double *enterExchange(int64_t layer) {
+    return enterPart(layer, MOIRA_PART_EXCHANGE);
+  }
+  void leaveExchange(double *before) { leavePart(before); }
+  /// The same of any part.
+  double *enterPart(int64_t layer, int64_t part);
+  void leavePart(double *before);
   /// Adds the rows of all ranks to a layer's row, [ranks, experts].
   void matrix(int64_t layer, int64_t experts, int64_t ranks,
               const int32_t *rows);

@@ -132,3 +132,31 @@ func.func @main(%rows: tensor<?x4xf32>, %sizes: tensor<2xi32>)
       -> tensor<?x4xf32>
   return %y : tensor<?x4xf32>
 }
+
+// -----
+
+// Ranks tell each other their counts in each forward step, even where no row
+// leaves and so nobody reads them. The way back says nothing.
+
+// CHECK-LABEL: func.func @main
+// CHECK: moe.gather_counts %{{.*}} {layer = 3 : i64} : tensor<4xi32> -> tensor<2x4xi32>
+// CHECK-LABEL: func.func @main_backward
+// CHECK-NOT: moe.gather_counts
+func.func @main(%x: tensor<?x4xf32>, %ids: tensor<?x1xi32>) -> tensor<?x4xf32> {
+  %counts = moe.count %ids : tensor<?x1xi32> -> tensor<4xi32>
+  %matrix = moe.gather_counts %counts {layer = 3 : i64}
+      : tensor<4xi32> -> tensor<2x4xi32>
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x4xf32>
+  %init = tensor.empty(%n) : tensor<?x4xf32>
+  %y = linalg.generic {
+      indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>,
+                       affine_map<(d0, d1) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<?x4xf32>) outs(%init : tensor<?x4xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %m = arith.mulf %a, %a : f32
+    linalg.yield %m : f32
+  } -> tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}

@@ -122,6 +122,7 @@ static llvm::Error measureLayer(const LoadedProgram &program,
       return inputs.takeError();
     if (llvm::Error error = inputs->fill())
       return error;
+    sessions.forgetGradients();
     LayerTimes times;
     for (int run = 0; run < repetitions; ++run) {
       auto ran = sessions.run(entry.name, *inputs, 1);

@@ -181,6 +181,16 @@ llvm::Expected<Inputs> Inputs::plan(const EntrySpec &entry,
   return inputs;
 }
 
+void Inputs::splitEvenly(int64_t all, int64_t ranks) {
+  split.clear();
+  int64_t begin = 0;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    int64_t count = all / ranks + (rank < all % ranks ? 1 : 0);
+    split.push_back({begin, count});
+    begin += count;
+  }
+}
+
 /// Gives each rank its rows: those of --tokens=5,0,7,3, else an even share.
 llvm::Error Inputs::planSplit(const RunOptions &options, int ranks) {
   const std::vector<int64_t> &list = options.grid.tokens;
@@ -192,13 +202,12 @@ llvm::Error Inputs::planSplit(const RunOptions &options, int ranks) {
   for (size_t i = entries.size(); i-- > 0;)
     if (hasTokens(entries[i].spec))
       all = tensors[i].shape[0];
+  splitEvenly(all, ranks);
   int64_t begin = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    int64_t count = all / ranks + (rank < all % ranks ? 1 : 0);
     if (!list.empty())
-      count = list[rank];
-    split.push_back({begin, count});
-    begin += count;
+      split[rank] = {begin, list[rank]};
+    begin += split[rank].count;
   }
   for (size_t i = 0; ranks > 1 && i < entries.size(); ++i)
     if (hasTokens(entries[i].spec) && tensors[i].shape[0] != begin)
@@ -314,4 +323,33 @@ std::vector<TensorView> Inputs::viewsOf(int rank) const {
                                  rowBytes(entries[i].spec, views[i]);
   }
   return views;
+}
+
+//===----------------------------------------------------------------------===//
+// Steps that differ
+//===----------------------------------------------------------------------===//
+
+void Inputs::resize(int64_t count) {
+  splitEvenly(count, int64_t(split.size()));
+  for (size_t i = 0; i < entries.size(); ++i)
+    if (hasTokens(entries[i].spec))
+      tensors[i].shape[0] = count;
+}
+
+std::optional<size_t> Inputs::findNumber(llvm::StringRef name) const {
+  for (size_t i = 0; i < entries.size(); ++i)
+    if (entries[i].spec.name == name && entries[i].number)
+      return i;
+  return std::nullopt;
+}
+
+void Inputs::setNumber(size_t index, double number) {
+  entries[index].number = number;
+  storeNumber(tensors[index].dtype, number, entries[index].storage.data());
+}
+
+void Inputs::setData(size_t index, const void *data, llvm::StringRef origin) {
+  entries[index].origin = origin.str();
+  entries[index].data = data;
+  tensors[index].data = data;
 }

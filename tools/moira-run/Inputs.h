@@ -34,6 +34,16 @@ public:
   /// Makes it for these tokens only.
   llvm::Error fill(Rows part);
 
+  /// The next steps have so many tokens, in even parts: the first ones of those
+  /// that were planned, which were all made.
+  void resize(int64_t tokens);
+  /// The index of a scalar input of this name.
+  std::optional<size_t> findNumber(llvm::StringRef name) const;
+  void setNumber(size_t index, double number);
+  /// What the whole batch has for an input from now on, and where it comes
+  /// from; not copied. All tokens were made.
+  void setData(size_t index, const void *data, llvm::StringRef origin);
+
   /// The whole batch. Data pointers are null unless all of it was made.
   const std::vector<runtime::TensorView> &views() const { return tensors; }
   /// The tokens of a rank, one of those that were made.
@@ -63,6 +73,7 @@ private:
 
   llvm::Error give(Entry &entry, llvm::StringRef value);
   llvm::Error assign(const RunOptions &options);
+  void splitEvenly(int64_t all, int64_t ranks);
   llvm::Error planSplit(const RunOptions &options, int ranks);
   llvm::Error fillOne(Entry &entry, const runtime::TensorView &view);
   /// What of an input stands in memory.

@@ -172,6 +172,15 @@ std::vector<GateInfo> LoadedProgram::gates(size_t expected) const {
   return found;
 }
 
+size_t LoadedProgram::replayedGates() const {
+  size_t count = 0;
+  if (options.jit.pipeline.replayRouting)
+    findFunction(*module, entry().name).walk([&](mlir::moe::GateOp gate) {
+      count += gate.getRouter().getExpertChoice() ? 0 : 1;
+    });
+  return count;
+}
+
 std::string LoadedProgram::tokenDependence() const {
   std::string reason;
   mlir::ModuleOp source = *module;

@@ -66,6 +66,8 @@ public:
   /// The gates of the entry, in program order; empty where they are not all in
   /// its function.
   std::vector<GateInfo> gates(size_t expected) const;
+  /// Inputs, the last ones, that say what gates choose.
+  size_t replayedGates() const;
   /// Why a token's result may depend on other tokens; empty if it does not.
   std::string tokenDependence() const;
 

@@ -35,7 +35,8 @@ struct CommandLine {
       "tokens", cl::value_desc("number|list"), cl::cat(category),
       cl::desc("Size of every dynamic dimension that no input file gives, of "
                "all ranks together, which share it evenly (default: 256); or "
-               "the tokens of each rank: 5,0,7,3")};
+               "the tokens of each rank: 5,0,7,3; or, drawn in each of the "
+               "--steps, log-uniform:LEAST-MOST")};
   cl::opt<std::string> output{
       "output", cl::value_desc("file"), cl::cat(category),
       cl::desc("Write the results: y.npy (one result) or y.safetensors")};
@@ -68,6 +69,10 @@ struct CommandLine {
       cl::desc("Compile several variants: \"r=auto schedule=equal,groups "
                "rows=decode,prefill\" is all that are legal; --r and "
                "--schedule, or --variant, choose among them")};
+  cl::opt<bool> qualify{
+      "qualify", cl::cat(category),
+      cl::desc("Run every variant and compare it with the decomposed program; "
+               "a bundle (with --source) then says which have passed here")};
   cl::opt<std::string> entry{
       "entry", cl::value_desc("function"), cl::cat(category),
       cl::desc("Function to run (default: the public one, or @main)")};
@@ -113,6 +118,7 @@ struct CommandLine {
           clEnumValN(runtime::LogLevel::Info, "info", "what is loaded"),
           clEnumValN(runtime::LogLevel::Debug, "debug", "every step"))};
   RankCommandLine grid{category};
+  StepCommandLine steps{category};
   AdaptCommandLine adapt{category};
   cl::opt<std::string> calibrate{
       "calibrate", cl::value_desc("file"), cl::cat(category),
@@ -142,7 +148,13 @@ static llvm::Error readVerify(const CommandLine &line, RunOptions &options) {
 static llvm::Error readNumbers(const CommandLine &line, RunOptions &options) {
   if (llvm::Error error = readInto(options.seed, line.seed, 0, INT64_MAX))
     return error;
-  if (llvm::StringRef(line.tokens).contains(',')) {
+  auto range = parseTokenRange(line.tokens.getValue());
+  if (!range)
+    return range.takeError();
+  options.steps.tokens = *range;
+  if (*range) {
+    options.tokens = (*range)->second;
+  } else if (llvm::StringRef(line.tokens).contains(',')) {
     llvm::Expected<std::vector<int64_t>> list = parseTokenList(line.tokens);
     if (!list)
       return list.takeError();
@@ -202,8 +214,28 @@ static llvm::Error readSymbols(const CommandLine &line, RunOptions &options) {
   return llvm::Error::success();
 }
 
+/// All variants of one program, once.
+static llvm::Error checkQualify(const CommandLine &line,
+                                const RunOptions &options) {
+  if (!options.qualify)
+    return llvm::Error::success();
+  for (const cl::Option *other :
+       {(const cl::Option *)&line.variant, (const cl::Option *)&line.repeat,
+        (const cl::Option *)&line.output, (const cl::Option *)&line.verify})
+    if (other->getNumOccurrences() > 0)
+      return llvm::createStringError("--qualify: expected no --" +
+                                     other->ArgStr + " beside it, got one");
+  if (options.isBundle && options.source.empty())
+    return llvm::createStringError(
+        options.program + ": expected --source FILE.mlir to qualify a bundle "
+                          "against, got none");
+  return llvm::Error::success();
+}
+
 static llvm::Error checkTogether(const CommandLine &line,
                                  const RunOptions &options) {
+  if (llvm::Error error = checkQualify(line, options))
+    return error;
   if (options.isBundle && options.verify && options.source.empty())
     return llvm::createStringError(
         options.program + ": expected --source FILE.mlir to verify a bundle "
@@ -233,6 +265,17 @@ static llvm::Error checkTogether(const CommandLine &line,
     return llvm::createStringError(
         "--" + options.grid.compiledOption +
         ": expected a program to compile, got a bundle, which has this fixed");
+  if (!options.steps.loads.empty() && options.isBundle)
+    return llvm::createStringError(
+        "--loads: expected a program to compile, got a bundle, whose gates "
+        "choose themselves");
+  if (!options.steps.loads.empty() && options.verify)
+    return llvm::createStringError("--loads: expected no --verify beside it, "
+                                   "which compares what gates choose");
+  if (options.steps.active() && options.repeat > 0)
+    return llvm::createStringError(
+        "--steps: expected no --repeat beside it, got " +
+        llvm::Twine(options.repeat));
   if (!options.calibrate.empty() &&
       (options.verify || options.adapt.adapt || !options.output.empty() ||
        options.grid.virtualClock))
@@ -275,10 +318,15 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.jit.pipeline.disabledFusions = *disabled;
   if (llvm::Error error = readVerify(line, options))
     return error;
+  options.qualify = line.qualify;
+  options.verify |= options.qualify;
   if (llvm::Error error = readNumbers(line, options))
     return error;
   if (llvm::Error error = line.grid.read(options.grid))
     return error;
+  if (llvm::Error error = line.steps.read(options.steps))
+    return error;
+  options.jit.pipeline.replayRouting = !options.steps.loads.empty();
   if (llvm::Error error = line.adapt.read(options.adapt))
     return error;
   options.calibrate = line.calibrate;

@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_RUN_OPTIONS_H
 
+#include "StepOptions.h"
 #include "support/Adapt.h"
 #include "support/RankOptions.h"
 
@@ -33,6 +34,7 @@ struct RunOptions {
   /// Every dynamic dim without a file; of all ranks together.
   std::optional<int64_t> tokens;
   RankOptions grid;
+  StepOptions steps;
   AdaptChoices adapt;
   std::string calibrate; ///< file to measure for; empty: none
 
@@ -41,7 +43,8 @@ struct RunOptions {
   int64_t verifyRows = 0; ///< 0: all
   int64_t repeat = 0;     ///< runs after the first
   bool json = false;
-  std::string variant; ///< empty: chosen by rows
+  std::string variant;  ///< empty: chosen by rows
+  bool qualify = false; ///< run and verify every variant
   /// Variants to compile a program to; nothing: one form of it.
   std::optional<VariantOptions> variants;
   int threads = 0;

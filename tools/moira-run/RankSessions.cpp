@@ -7,6 +7,7 @@
 #include "Weights.h"
 
 #include "base/Pool.h"
+#include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "session/StepPlan.h"
 #include "support/CommandLine.h"
@@ -86,6 +87,17 @@ llvm::Error RankSessions::setPlan(const PlanOptions &newPlan,
   return llvm::Error::success();
 }
 
+llvm::Error RankSessions::setRebalance(const std::string &entry,
+                                       int64_t steps) {
+  rebalance = steps;
+  stepsDone.assign(sessions.size(), 0);
+  for (auto &session : sessions)
+    if (Status status = session->countLoads(entry, RebalanceOptions());
+        !status.ok())
+      return toError(status.within("--rebalance"));
+  return llvm::Error::success();
+}
+
 llvm::Error RankSessions::adapt(const std::string &entry,
                                 const RunOptions &options) {
   return startAdapting(grid, sessions, entry, options.grid, options.variant,
@@ -138,6 +150,8 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   results[place].clear();
   if (!grad)
     return session.invoke(entry, views, results[place]);
+  // What training sends because weights have changed is sent here too.
+  session.touchParameters();
   size_t own = manifest.entries[manifest.findEntry(entry)].inputs.size();
   std::vector<TensorView> given(views.begin(), views.begin() + own);
   std::vector<TensorView> of(views.begin() + own, views.end());
@@ -146,6 +160,13 @@ Status RankSessions::runOnce(size_t place, const std::string &entry,
   std::shared_ptr<const Residuals> residuals;
   MOIRA_RETURN_IF_ERROR(
       session.forward(entry, given, results[place], residuals));
+  // Where tokens have changed in number, those of the inputs do not fit.
+  const EntrySpec &back = manifest.entries[manifest.findEntry(
+      manifest.entries[manifest.findEntry(entry)].backward)];
+  for (size_t i = 0; i < gradients[place].size(); ++i)
+    if (hasTokens(back.results[i]) && !given.empty() &&
+        gradients[place][i].shape[0] != given[0].shape[0])
+      gradients[place][i] = ResultTensor();
   return session.backward(*residuals, of, gradients[place]);
 }
 
@@ -164,6 +185,8 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
       if (choices.random)
         MOIRA_RETURN_IF_ERROR(
             forceRandom(session, entry, *choices.random, stepsRun + i));
+      if (choices.adapt)
+        MOIRA_RETURN_IF_ERROR(session.announceTokens(entry, inputs.tokens()));
       auto started = steady_clock::now();
       MOIRA_RETURN_IF_ERROR(runOnce(place, entry, views));
       double passed =
@@ -172,6 +195,8 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
       if (shadows.hottest > 0)
         MOIRA_RETURN_IF_ERROR(
             setShadows(session, plan, shadows, &rows.front()));
+      if (rebalance > 0 && ++stepsDone[place] % rebalance == 0)
+        MOIRA_RETURN_IF_ERROR(session.rebalance(entry).status());
       double counted = 0;
       for (const StepRow &row : rows)
         counted += row.total;
@@ -254,12 +279,9 @@ llvm::Expected<StepRow> RankSessions::sumStep() const {
 int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
   int64_t rows = 0;
   StepRow step = lastStep(rank);
+  const Session &session = *sessions.front();
+  LayerPlans plans(session.manifest(), grid.ranks());
   const int32_t copies = entry.variants[step.variant].copies;
-  Result<LayerPlans> plans =
-      LayerPlans(sessions.front()->manifest(), grid.ranks())
-          .with(std::nullopt, plan);
-  if (!plans.ok())
-    return 0;
   for (const LayerRow &row : step.layers)
     for (const LayerSpec &layer : entry.layers) {
       if (layer.index != row.layer || !layer.placement || copies == 0 ||
@@ -275,7 +297,9 @@ int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
       ExchangeLayout layout;
       LayerRun run;
       run.shadows = row.shadows;
-      if (!plans->writeTable(row.layer, run).ok())
+      Result<LayerPlans> placed =
+          plans.withTable(row.layer, session.slotTable(row.layer));
+      if (!placed.ok() || !placed->writeTable(row.layer, run).ok())
         continue;
       const int32_t *table = run.table.empty() ? nullptr : run.table.data();
       if (placement.set(exchange.placement, table, grid.ranks()).ok() &&
@@ -401,7 +425,8 @@ RankSessions::joinRows(const TensorSpec &spec, size_t index,
 llvm::Expected<std::vector<ResultTensor>>
 RankSessions::joinResults(const EntrySpec &entry, const Inputs &inputs) {
   std::vector<ResultTensor> joined;
-  for (size_t i = 0; i < results[0].size(); ++i) {
+  // Residuals are for a way back, each rank's for its own.
+  for (int64_t i = 0; i < entry.ownResults(); ++i) {
     auto whole = joinRows(entry.results[i], i, results, inputs);
     if (!whole)
       return whole.takeError();

@@ -52,6 +52,8 @@ public:
   llvm::Error setVariant(const std::string &entry, const std::string &variant);
   llvm::Error setPlan(const runtime::PlanOptions &plan,
                       const ShadowChoice &shadows);
+  /// Moves experts after each so many steps of an entry.
+  llvm::Error setRebalance(const std::string &entry, int64_t steps);
   /// Makes them decide, where the options say so.
   llvm::Error adapt(const std::string &entry, const RunOptions &options);
   /// After the last step: writes what was learned and what steps took.
@@ -83,6 +85,11 @@ public:
   /// Seconds of all steps by part, of this process's ranks together.
   const runtime::PartSeconds &parts() const { return seconds; }
   void forgetParts() { seconds.fill(0); }
+  /// The next step may have other tokens than the last one.
+  void forgetGradients() {
+    for (std::vector<runtime::ResultTensor> &list : gradients)
+      list.clear();
+  }
   int threads() const { return sessions.front()->threads(); }
 
 private:
@@ -113,6 +120,8 @@ private:
   std::vector<double> backTimes;
   runtime::PlanOptions plan; ///< without shadows
   ShadowChoice shadows;
+  int64_t rebalance = 0;
+  std::vector<int64_t> stepsDone; ///< by session
   runtime::PartSeconds seconds{};
   mutable std::mutex mutex; ///< of `seconds`
 };

@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_REPORT_H
 #define MOIRA_TOOLS_MOIRA_RUN_REPORT_H
 
+#include "Qualify.h"
 #include "RankSessions.h"
 #include "Verify.h"
 
@@ -31,12 +32,16 @@ struct Report {
   /// With a way back: its part of each time; the first one's comes first.
   std::vector<double> backward;
 
+  llvm::json::Array steps;        ///< of steps that differ: StepTable::toJson
+  llvm::json::Array plans;        ///< that fixed_seconds of these are of
   runtime::StepRow step;          ///< of the last run
   runtime::PartSeconds seconds{}; ///< of all timed runs, by part
   double flops = 0;               ///< of one run
   runtime::MemoryFigures memory;
   int64_t weightBytes = 0;
   std::optional<Verification> verification;
+
+  std::vector<VariantRun> qualified; ///< with --qualify
 
   /// Why the last step ran with its plans, for people and as JSON; empty:
   /// nobody asked.

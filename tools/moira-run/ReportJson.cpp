@@ -100,9 +100,15 @@ void Report::printJson(llvm::raw_ostream &stream) const {
   }
   if (ranks.size() > 1)
     object["ranks"] = ranksToJson(*this);
+  if (!steps.empty())
+    object["steps"] = json::Array(steps);
+  if (!plans.empty())
+    object["plans"] = json::Array(plans);
   if (!explanationJson.empty())
     object["explain"] = llvm::cantFail(json::parse(explanationJson));
   if (verification)
     object["verify"] = verificationToJson(*verification);
+  if (!qualified.empty())
+    object["variants"] = qualifiedToJson(qualified);
   stream << llvm::formatv("{0:2}\n", json::Value(std::move(object)));
 }

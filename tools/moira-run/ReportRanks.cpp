@@ -16,7 +16,7 @@ namespace json = llvm::json;
 /// Kinds of traffic as the report names them, in the order of TrafficKind.
 static constexpr const char *kindNames[trafficKinds] = {
     "rows_to_experts", "rows_to_tokens", "weights", "gradients", "sums",
-    "shadows",         "control"};
+    "shadows",         "moves",          "control"};
 
 static std::string formatBytesInt(int64_t bytes) {
   return bytes == 0 ? "0" : formatBytes(static_cast<double>(bytes));

@@ -6,14 +6,16 @@
 #ifndef MOIRA_TOOLS_MOIRA_TRAIN_PICTURES_H
 #define MOIRA_TOOLS_MOIRA_TRAIN_PICTURES_H
 
+#include "support/Svg.h"
+
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace moira::tools {
 
+using svg::Curve;
+
 /// (step, loss) of all steps, and of evaluations.
-using Curve = std::vector<std::pair<double, double>>;
 std::string drawLosses(const Curve &training, const Curve &evaluation);
 
 /// Rows by step, layer and expert. One strip per layer, an expert to a line:

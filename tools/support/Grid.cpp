@@ -7,6 +7,7 @@
 #include "collective/InProcess.h"
 #include "collective/VirtualClock.h"
 #include "io/AtomicFile.h"
+#include "support/Adapt.h"
 #include "support/CommandLine.h"
 
 #include "llvm/ADT/SmallString.h"
@@ -100,12 +101,19 @@ Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   settings.timeoutSeconds = options.timeoutSeconds;
   settings.ranksPerNode = options.ranksPerNode;
   std::shared_ptr<VirtualNetwork> network;
+  std::shared_ptr<const Calibration> calibration;
   if (options.virtualClock) {
     auto made = makeNetwork(launch, options, ranks);
     if (!made)
       return made.takeError();
     network = std::move(*made);
     grid->virtualClock = true;
+    if (!options.clockCalibration.empty()) {
+      auto costs = readCalibration(options.clockCalibration);
+      if (!costs)
+        return costs.takeError();
+      calibration = std::make_shared<const Calibration>(std::move(*costs));
+    }
     if (settings.ranksPerNode == 0 && !options.topology.empty())
       settings.ranksPerNode = network->description().ranksPerNode();
   }
@@ -115,7 +123,9 @@ Grid::create(const Launch &launch, const RankOptions &options, int ranks) {
   for (std::unique_ptr<Transport> &end : *ends) {
     grid->own.push_back(end->rank());
     if (network)
-      settings.clock = std::make_shared<VirtualClock>(network, /*factor=*/1);
+      settings.clock =
+          calibration ? std::make_shared<VirtualClock>(network, calibration)
+                      : std::make_shared<VirtualClock>(network, /*factor=*/1);
     if (!options.trace.empty()) {
       settings.trace = std::make_shared<TraceRecorder>(end->rank());
       grid->traces.push_back(settings.trace);

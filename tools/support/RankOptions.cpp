@@ -50,6 +50,10 @@ RankCommandLine::RankCommandLine(cl::OptionCategory &category)
                      "links of --topology (default: real)")),
       topology("topology", cl::value_desc("file"), cl::cat(category),
                cl::desc("Links between ranks, for --clock virtual: JSON")),
+      clockCalibration(
+          "clock-calibration", cl::value_desc("file"), cl::cat(category),
+          cl::desc("What compute takes, for --clock virtual: a calibration, "
+                   "JSON (default: CPU time of this machine)")),
       trace("trace", cl::value_desc("file"), cl::cat(category),
             cl::desc("Write what each rank did when: JSON for Perfetto and "
                      "chrome://tracing")),
@@ -66,6 +70,11 @@ RankCommandLine::RankCommandLine(cl::OptionCategory &category)
               cl::desc("Experts that all ranks hold, in --spare-slots: a list "
                        "of numbers, or in each step those with most rows in "
                        "the step before")),
+      rebalance("rebalance", cl::init("0"), cl::value_desc("steps"),
+                cl::cat(category),
+                cl::desc("Move experts, after each so many steps, to where "
+                         "their loads want them, with copies in --spare-slots "
+                         "(default: never)")),
       spareSlots("spare-slots", cl::init("0"), cl::value_desc("number"),
                  cl::cat(category),
                  cl::desc("Slots of each rank beyond those that the experts "
@@ -125,6 +134,9 @@ static llvm::Error readNumbers(const RankCommandLine &line,
           readInto(options.spareSlots, line.spareSlots, 0, maxRanks))
     return error;
   if (llvm::Error error =
+          readInto(options.rebalance, line.rebalance, 0, 1 << 30))
+    return error;
+  if (llvm::Error error =
           readInto(options.hiddenBlocks, line.hiddenBlocks, 1, maxRanks))
     return error;
   if (!llvm::to_float(line.timeout.getValue(), options.timeoutSeconds) ||
@@ -175,12 +187,17 @@ static llvm::Error readSlotTable(const RankCommandLine &line,
 }
 
 static llvm::Error checkTogether(const RankOptions &options) {
-  if (!options.topology.empty() && !options.virtualClock)
-    return llvm::createStringError(
-        "--topology: expected --clock virtual beside it, got --clock real");
-  if (!options.topology.empty() && !llvm::sys::fs::exists(options.topology))
-    return llvm::createStringError("--topology: " + options.topology +
-                                   ": expected a file, got none");
+  for (auto [option, file] :
+       {std::pair{"--topology", &options.topology},
+        std::pair{"--clock-calibration", &options.clockCalibration}}) {
+    if (!file->empty() && !options.virtualClock)
+      return llvm::createStringError(
+          llvm::Twine(option) +
+          ": expected --clock virtual beside it, got --clock real");
+    if (!file->empty() && !llvm::sys::fs::exists(*file))
+      return llvm::createStringError(llvm::Twine(option) + ": " + *file +
+                                     ": expected a file, got none");
+  }
   llvm::StringRef folder = llvm::sys::path::parent_path(options.trace);
   if (!folder.empty() && !llvm::sys::fs::is_directory(folder))
     return llvm::createStringError("--trace: " + options.trace +
@@ -204,6 +221,7 @@ llvm::Error RankCommandLine::read(RankOptions &options) const {
     return choice.takeError();
   options.shadows = std::move(*choice);
   options.topology = topology;
+  options.clockCalibration = clockCalibration;
   options.trace = trace;
   options.givesCopies = copies.getNumOccurrences() > 0;
   options.givesSchedule = schedule.getNumOccurrences() > 0;

@@ -27,10 +27,13 @@ struct RankOptions {
   int32_t exchange = 0; ///< 0 linear, 1 hierarchical
   bool virtualClock = false;
   std::string topology; ///< file; empty: none
-  std::string trace;    ///< file; empty: none
+  /// File of what compute takes on the virtual clock; empty: CPU time.
+  std::string clockCalibration;
+  std::string trace; ///< file; empty: none
   double timeoutSeconds = 60;
   std::string slotTable; ///< file or "permuted:SEED"; empty: in order
   ShadowChoice shadows;
+  int64_t rebalance = 0; ///< steps between moves of experts; 0: none
   std::string communicator = "auto";
   std::vector<int64_t> tokens; ///< by rank; empty: split evenly
   /// Of the program that is compiled: what `pipeline` takes over.
@@ -53,8 +56,8 @@ struct RankCommandLine {
   llvm::Error read(RankOptions &options) const;
 
   llvm::cl::opt<std::string> ranks, ranksPerNode, copies, degree, exchange,
-      schedule, clock, topology, trace, timeout, slotTable, shadows, spareSlots,
-      hiddenBlocks, communicator;
+      schedule, clock, topology, clockCalibration, trace, timeout, slotTable,
+      shadows, rebalance, spareSlots, hiddenBlocks, communicator;
 };
 
 /// Reads "5,0,7,3".

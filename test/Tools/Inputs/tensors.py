@@ -74,6 +74,8 @@ def main(folder):
     write_safetensors(at("x.safetensors"), {"x": ("F32", [3, 4], values)})
     write_safetensors(at("two.safetensors"), {
         "a": ("F32", [3, 4], values), "b": ("F32", [2, 4], values[:8])})
+    # Loads of two steps, one layer, four experts.
+    write_npy(at("loads.npy"), "I32", [2, 1, 4], [10, 10, 0, 0, 0, 0, 10, 10])
     with open(at("x.npy"), "rb") as file:
         whole = file.read()
     with open(at("short.npy"), "wb") as file:

@@ -1,0 +1,174 @@
+# Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs of real sessions on the virtual clock. docs/adaptive.md explains."""
+
+import json
+import math
+import os
+import statistics
+import subprocess
+
+from machines import write_both
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+EXAMPLES = os.path.join(ROOT, "examples", "adaptive")
+TRACES = os.path.join(os.path.dirname(ROOT), "shared", "traces")
+TOPOLOGY = os.path.join(HERE, "two-nodes.json")
+# Steps that nobody is blamed for: what is not known must be tried.
+LEARNING = 50
+
+
+class Workload:
+    def __init__(self, name, program, options, seeds):
+        self.name, self.program = name, program
+        self.options = options  # "{seed}" is the run's
+        self.seeds = seeds
+
+
+def workloads(quick, tiny=False):
+    """`tiny` is for the test of the schema."""
+    steps = 60 if tiny else 100 if quick else 1000
+    training = ["--steps", str(steps), "--tokens", "8192", "--grad",
+                "--spare-slots", "3", "--variants",
+                "r=auto schedule=equal,groups rows=prefill"]
+    seeds = [1] if tiny or quick else [1, 2, 3]
+    sizes = ["--steps", str(steps), "--tokens", "log-uniform:128-32768",
+             "--vary", "factor=1,1.25,2,4", "--loads", "zipf:1:{seed}",
+             "--variants", "r=auto schedule=equal,groups rows=prefill"]
+    if tiny:
+        return [Workload("sizes", "sizes.mlir",
+                         ["--tokens" if o == "--tokens" else
+                          "log-uniform:16-64" if o.startswith("log-uniform")
+                          else o for o in sizes], seeds)]
+    list_ = [Workload("training", "training.mlir",
+                      [*training, "--loads", "training:{seed}"], seeds)]
+    recorded = os.path.join(TRACES, "gpt24x32_global_layers00-11.npy")
+    if os.path.exists(recorded) and not quick:
+        list_.append(Workload("recorded-training", "training.mlir",
+                              [*training, "--loads", recorded + ":10"], [1]))
+    return [*list_, Workload("sizes", "sizes.mlir", sizes, seeds)]
+
+
+class Runner:
+    def __init__(self, build, folder):
+        self.bin = os.path.join(build, "bin")
+        self.truth, self.known = write_both(folder)
+
+    def run(self, workload, seed, extra):
+        """The report of a run."""
+        command = [os.path.join(self.bin, "moira-run"),
+                   os.path.join(EXAMPLES, workload.program), "--json",
+                   "--ranks", "8", "--threads", "1", "--clock", "virtual",
+                   "--topology", TOPOLOGY, "--clock-calibration", self.truth,
+                   *[o.format(seed=seed) for o in workload.options], *extra]
+        done = subprocess.run(command, text=True, capture_output=True,
+                              check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip())
+        return json.loads(done.stdout)
+
+    def adaptive(self, workload, seed, picture=None):
+        return self.run(workload, seed, [
+            "--adapt", "measured", "--calibration", self.known,
+            "--compare-plans", *(["--picture", picture] if picture else [])])
+
+
+def plan_options(plan):
+    """The options that make sessions run a plan, named as by the report."""
+    options = []
+    for word in plan.split():
+        name, _, value = word.partition("=")
+        options += {"r": ["--r", value], "degree": ["--degree", value],
+                    "groups": ["--schedule", "groups"],
+                    "hierarchical": ["--exchange", "hierarchical"]}[name]
+    if "groups" not in plan and not plan.startswith("r=0"):
+        options += ["--schedule", "equal"]
+    return options
+
+
+def fixed_sums(report, begin=0):
+    sums = [0.0] * len(report["plans"])
+    for step in report["steps"][begin:]:
+        for i, seconds in enumerate(step["fixed_seconds"]):
+            sums[i] += seconds
+    return sums
+
+
+def unmodelled(report):
+    """Seconds of a step that are no plan's: what the program does beside what
+    the simulator knows, such as telling others how many tokens there are."""
+    plans, beside = report["plans"], []
+    for step in report["steps"]:
+        if "shadow" not in step["plan"] and step["plan"] in plans:
+            beside.append(step["seconds"]
+                          - step["fixed_seconds"][plans.index(step["plan"])])
+    return statistics.median(beside) if beside else 0.0
+
+
+def judge(report):
+    """What a run was worth against plans that stay."""
+    plans, steps = report["plans"], report["steps"]
+    beside = unmodelled(report)
+    for step in steps:
+        step["fixed_seconds"] = [s + beside for s in step["fixed_seconds"]]
+    sums = fixed_sums(report)
+    plain = [i for i, name in enumerate(plans) if "shadow" not in name]
+    best = min(plain, key=lambda i: sums[i])
+    adaptive = sum(step["seconds"] for step in steps)
+    late = steps[LEARNING:]
+    oracle = sum(min(step["fixed_seconds"]) for step in late)
+    shadowed = min(range(len(plans)), key=lambda i: sums[i])
+    return {"adaptive_s": adaptive, "best_fixed": plans[best],
+            "best_fixed_s": sums[best], "speedup": sums[best] / adaptive,
+            "best_fixed_with_shadows": plans[shadowed],
+            "best_fixed_with_shadows_s": sums[shadowed],
+            "regret": sum(s["seconds"] for s in late) / oracle - 1
+            if late else None,
+            "beside_s": beside,
+            "switches": sum(a["plan"] != b["plan"]
+                            for a, b in zip(steps, steps[1:])),
+            "steps": len(steps)}
+
+
+# Two-sided 95 % points of Student's t by degrees of freedom.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36,
+           8: 2.31, 9: 2.26}
+
+
+def interval(values):
+    """Mean and half the width of its 95 % interval; nothing of one value."""
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    variance = sum((v - mean) ** 2 for v in values) / (len(values) - 1)
+    return mean, STUDENT[len(values) - 1] * math.sqrt(variance / len(values))
+
+
+def measure(runner, workload, keep):
+    """One row of the result; `keep` gets every report."""
+    judged = []
+    for seed in workload.seeds:
+        report = runner.adaptive(workload, seed)
+        keep(report)
+        judged.append(judge(report))
+    total = {key: sum(j[key] for j in judged)
+             for key in ("adaptive_s", "best_fixed_s",
+                         "best_fixed_with_shadows_s")}
+    speedup, half = interval([j["speedup"] for j in judged])
+    regret, regret_half = interval([j["regret"] for j in judged])
+    return {"name": workload.name, **total,
+            "best_fixed": judged[0]["best_fixed"],
+            "best_fixed_with_shadows": judged[0]["best_fixed_with_shadows"],
+            "speedup": speedup, "speedup_half_interval": half,
+            "regret": regret, "regret_half_interval": regret_half,
+            "runs": judged, "check": check(runner, workload, judged[0])}
+
+
+def check(runner, workload, judged):
+    """The best fixed plan by sessions, against what was computed for it."""
+    report = runner.run(workload, workload.seeds[0],
+                        plan_options(judged["best_fixed"]))
+    sessions = sum(step["seconds"] for step in report["steps"])
+    return {"plan": judged["best_fixed"], "sessions_s": sessions,
+            "error": judged["best_fixed_s"] / sessions - 1}

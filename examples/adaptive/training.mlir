@@ -1,0 +1,89 @@
+// 32 experts of width 256, two per token, rows of 64. Made with moira-import.
+
+#rows = affine_map<(m, n, k) -> (m, k)>
+#weights = affine_map<(m, n, k) -> (n, k)>
+#sums = affine_map<(m, n, k) -> (m, n)>
+#id = affine_map<(m, n) -> (m, n)>
+#binary = {indexing_maps = [#id, #id, #id],
+           iterator_types = ["parallel", "parallel"]}
+
+func.func @main(
+    %x: tensor<?x64xf32>,
+    %router: tensor<32x64xf32>
+        {moe.param = #moe.param<"model.layers.0.mlp.gate.weight">},
+    %gate: tensor<32x256x64xf32>
+        {moe.param = #moe.param<"model.layers.0.mlp.experts.{}.gate_proj.weight">},
+    %up: tensor<32x256x64xf32>
+        {moe.param = #moe.param<"model.layers.0.mlp.experts.{}.up_proj.weight">},
+    %down: tensor<32x64x256xf32>
+        {moe.param = #moe.param<"model.layers.0.mlp.experts.{}.down_proj.weight">})
+    -> tensor<?x64xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %tokens = tensor.dim %x, %c0 : tensor<?x64xf32>
+
+  // Logits and scores are f32.
+  %logits_empty = tensor.empty(%tokens) : tensor<?x32xf32>
+  %logits_zero = linalg.fill ins(%zero : f32)
+      outs(%logits_empty : tensor<?x32xf32>) -> tensor<?x32xf32>
+  %logits = linalg.matmul indexing_maps = [#rows, #weights, #sums]
+      ins(%x, %router : tensor<?x64xf32>, tensor<32x64xf32>)
+      outs(%logits_zero : tensor<?x32xf32>) -> tensor<?x32xf32>
+  %experts, %weights = moe.gate %logits router<>
+      : tensor<?x32xf32> -> tensor<?x2xi32>, tensor<?x2xf32>
+
+  // Dropless: every token gets all its experts.
+  %counts = moe.count %experts : tensor<?x2xi32> -> tensor<32xi32>
+  %slots, %sizes, %bound = moe.assign %experts choice_major
+      counts(%counts : tensor<32xi32>)
+      : tensor<?x2xi32> -> tensor<?x2xi32>, tensor<32xi32>, index
+  %rows = moe.dispatch %x, %slots, %sizes, %bound
+      : tensor<?x64xf32>, tensor<?x2xi32>, tensor<32xi32> -> tensor<?x64xf32>
+
+  %results = moe.expert rows(%rows : tensor<?x64xf32>)
+      groups(%sizes : tensor<32xi32>)
+      per_expert(%gate, %up, %down
+        : tensor<32x256x64xf32>, tensor<32x256x64xf32>, tensor<32x64x256xf32>)
+      -> tensor<?x64xf32> {
+  ^bb0(%r: tensor<?x64xf32>, %g: tensor<256x64xf32>, %u: tensor<256x64xf32>,
+       %d: tensor<64x256xf32>):
+    %i0 = arith.constant 0 : index
+    %f0 = arith.constant 0.0 : f32
+    %n = tensor.dim %r, %i0 : tensor<?x64xf32>
+    %a_empty = tensor.empty(%n) : tensor<?x256xf32>
+    %a_zero = linalg.fill ins(%f0 : f32)
+        outs(%a_empty : tensor<?x256xf32>) -> tensor<?x256xf32>
+    %a = linalg.matmul indexing_maps = [#rows, #weights, #sums]
+        ins(%r, %g : tensor<?x64xf32>, tensor<256x64xf32>)
+        outs(%a_zero : tensor<?x256xf32>) -> tensor<?x256xf32>
+    %b_empty = tensor.empty(%n) : tensor<?x256xf32>
+    %b_zero = linalg.fill ins(%f0 : f32)
+        outs(%b_empty : tensor<?x256xf32>) -> tensor<?x256xf32>
+    %b = linalg.matmul indexing_maps = [#rows, #weights, #sums]
+        ins(%r, %u : tensor<?x64xf32>, tensor<256x64xf32>)
+        outs(%b_zero : tensor<?x256xf32>) -> tensor<?x256xf32>
+    %h_empty = tensor.empty(%n) : tensor<?x256xf32>
+    %h = linalg.generic #binary
+        ins(%a, %b : tensor<?x256xf32>, tensor<?x256xf32>) outs(%h_empty : tensor<?x256xf32>) {
+    ^bb0(%a0: f32, %b0: f32, %out: f32):
+      %one = arith.constant 1.0 : f32
+      %minus = arith.negf %a0 : f32
+      %exp = math.exp %minus : f32
+      %denominator = arith.addf %one, %exp : f32
+      %act = arith.divf %a0, %denominator : f32
+      %product = arith.mulf %act, %b0 : f32
+      linalg.yield %product : f32
+    } -> tensor<?x256xf32>
+    %o_empty = tensor.empty(%n) : tensor<?x64xf32>
+    %o_zero = linalg.fill ins(%f0 : f32)
+        outs(%o_empty : tensor<?x64xf32>) -> tensor<?x64xf32>
+    %o = linalg.matmul indexing_maps = [#rows, #weights, #sums]
+        ins(%h, %d : tensor<?x256xf32>, tensor<64x256xf32>)
+        outs(%o_zero : tensor<?x64xf32>) -> tensor<?x64xf32>
+    moe.yield %o : tensor<?x64xf32>
+  }
+
+  %y = moe.combine %results, %slots weights(%weights : tensor<?x2xf32>)
+      : tensor<?x64xf32>, tensor<?x2xi32> -> tensor<?x64xf32>
+  return %y : tensor<?x64xf32>
+}
