@@ -9,6 +9,8 @@
 
 #include "Verify.h"
 
+#include "llvm/Support/JSON.h"
+
 #include <optional>
 
 namespace moira::tools {
