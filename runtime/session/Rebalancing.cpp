@@ -47,10 +47,11 @@ Rebalancing::create(const EntrySpec &entry, const RankGroups &groups,
   auto invalid = [](auto... parts) {
     return Status(MOIRA_INVALID_ARGUMENT, concat("rebalance: ", parts...));
   };
-  if (entry.ranks == 1 || entry.ranks != groups.ranks)
-    return invalid("expected an entry for the ", groups.ranks,
-                   " ranks of the session, two or more, got one for ",
-                   entry.ranks);
+  if (entry.ranks == 1)
+    return invalid("expected an entry for several ranks, got one for 1");
+  if (entry.ranks != groups.ranks)
+    return invalid("expected an entry for ", groups.ranks,
+                   " ranks, as the session has, got one for ", entry.ranks);
   if (!(options.threshold >= 1) || options.maxRounds < 0 || options.steps < 1)
     return invalid("expected a threshold of 1 or more, 0 or more rounds and 1 "
                    "or more steps, got ",
