@@ -21,6 +21,10 @@ class Adapting:
     between the same steps.
     """
 
+    # Of the session that this is a part of.
+    bundle: Any
+    _use: Any
+
     def _name(self, entry):
         return encode(self.bundle.find(entry).name)
 
