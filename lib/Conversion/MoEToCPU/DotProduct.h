@@ -15,6 +15,10 @@ namespace mlir::moe::detail {
 /// chain of an element. `words` holds two bf16 per integer of 32 bits.
 Value emitPairDot(LoopBuilder &b, Value sums, Value words, Value panel);
 
+/// Sums of dot products, none of them denormal, rounded to bf16; the bits are
+/// those of arith.truncf, in fewer operations.
+Value emitRoundSums(LoopBuilder &b, Value sums);
+
 } // namespace mlir::moe::detail
 
 #endif // MOIRA_LIB_CONVERSION_MOETOCPU_DOTPRODUCT_H
