@@ -189,7 +189,7 @@ def OutlineParallelPass : Pass<"moe-outline-parallel", "::mlir::ModuleOp"> {
     type over its first dimension, and a call of `parallel_for`. Values from
     outside travel in a struct on the caller's stack; constants are cloned. The
     attribute `moe.cost` (nanoseconds per iteration) is passed on; without it the
-    pass estimates.
+    pass estimates. Equal loops have one function.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect",
                            "::mlir::func::FuncDialect",

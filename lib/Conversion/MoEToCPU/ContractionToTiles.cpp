@@ -52,9 +52,11 @@ public:
   bool isDirect() const {
     if (countColumns() % format.width != 0)
       return false;
+    // Two vectors of a row may be rounded together.
     if (form)
       return llvm::isPowerOf2_64(form->width) &&
-             (!form->pairs || rows % 2 == 0);
+             (form->pairs ? rows % 2 == 0
+                          : !format.pairs || form->width >= 2 * format.lanes);
     return type.hasStaticShape() && type.getLayout().isIdentity();
   }
   int64_t resultRows() const { return form && form->pairs ? 2 : 1; }
@@ -100,10 +102,8 @@ void ResultWriter::begin() {
   if (type.getNumElements() * elementBytes < kStreamBytes) {
     streams = b.integer(b.builder.getI1Type(), 0);
   } else {
-    int64_t bytes =
-        std::min(format.lanes * resultRows() * elementBytes, kCacheLine);
     Value address = b.make<memref::ExtractAlignedPointerAsIndexOp>(result);
-    Value rest = b.make<arith::RemUIOp>(address, b.index(bytes));
+    Value rest = b.make<arith::RemUIOp>(address, b.index(kCacheLine));
     streams = b.compare(arith::CmpIPredicate::eq, rest, b.index(0));
   }
   result = flatten(b, result);

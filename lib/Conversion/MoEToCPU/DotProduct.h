@@ -15,9 +15,10 @@ namespace mlir::moe::detail {
 /// chain of an element. `words` holds two bf16 per integer of 32 bits.
 Value emitPairDot(LoopBuilder &b, Value sums, Value words, Value panel);
 
-/// Sums of dot products, none of them denormal, rounded to bf16; the bits are
-/// those of arith.truncf, in fewer operations.
-Value emitRoundSums(LoopBuilder &b, Value sums);
+/// Two vectors of sums of dot products, none of them denormal, rounded to bf16,
+/// one behind the other; the bits are those of arith.truncf, in fewer
+/// operations.
+Value emitRoundSums(LoopBuilder &b, Value low, Value high);
 
 } // namespace mlir::moe::detail
 

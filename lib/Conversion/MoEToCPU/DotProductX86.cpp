@@ -32,13 +32,18 @@ Value mlir::moe::detail::emitPairDot(LoopBuilder &b, Value sums, Value words,
                   {sums, pairs, panel});
 }
 
-/// vcvtneps2bf16 takes denormal numbers, which sums are not, as zero, and keeps
-/// bits of a NaN, of which arith.truncf has one.
-Value mlir::moe::detail::emitRoundSums(LoopBuilder &b, Value sums) {
-  auto type = cast<VectorType>(sums.getType()).clone(b.builder.getBF16Type());
-  Value rounded = callBF16(b, "cvtneps2bf16", type, sums);
-  Value isNaN = b.compare(arith::CmpFPredicate::UNO, sums, sums);
+/// vcvtne2ps2bf16 takes denormal numbers, which sums are not, as zero, and
+/// keeps bits of a NaN, of which arith.truncf has one.
+Value mlir::moe::detail::emitRoundSums(LoopBuilder &b, Value low, Value high) {
+  auto half = cast<VectorType>(low.getType());
+  int64_t lanes = half.getNumElements();
+  auto type = VectorType::get({2 * lanes}, b.builder.getBF16Type());
+  Value rounded = callBF16(b, "cvtne2ps2bf16", type, {high, low});
+  auto isNaN = [&](Value sums) {
+    return b.compare(arith::CmpFPredicate::UNO, sums, sums);
+  };
+  Value all = b.make<vector::ShuffleOp>(
+      isNaN(low), isNaN(high), llvm::to_vector(llvm::seq<int64_t>(2 * lanes)));
   auto nan = APFloat::getNaN(APFloat::BFloat());
-  return b.select(isNaN, b.constant(DenseElementsAttr::get(type, nan)),
-                  rounded);
+  return b.select(all, b.constant(DenseElementsAttr::get(type, nan)), rounded);
 }

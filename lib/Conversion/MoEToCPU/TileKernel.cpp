@@ -188,6 +188,15 @@ void KernelBuilder::storeSums(ArrayRef<Value> sums, ArrayRef<Value> places) {
                             ValueRange{place});
 }
 
+/// The pairs of an element of the upper half, first, and one of the lower.
+static Value emitPairsOfHalves(LoopBuilder &b, Value value) {
+  int64_t half = cast<VectorType>(value.getType()).getNumElements() / 2;
+  SmallVector<int64_t> mask;
+  for (int64_t i = 0; i < half; ++i)
+    mask.append({half + i, i});
+  return b.make<vector::ShuffleOp>(value, value, mask);
+}
+
 /// Memory takes the results of a tile while the next one is computed.
 void KernelBuilder::storeResults(ArrayRef<Value> sums, int64_t count,
                                  Value first, Value column) {
@@ -203,26 +212,33 @@ void KernelBuilder::storeResults(ArrayRef<Value> sums, int64_t count,
     offsets.push_back(
         b.add(b.mul(run, result.runStride), b.mul(inside, b.index(factors))));
   }
-  auto round = [&](int64_t r, int64_t v) {
-    Value sum = sums[r * format.vectors + v];
-    return format.pairs && format.result.isBF16()
-               ? emitRoundSums(b, sum)
-               : b.toReal(format.result, sum);
+  // Rows that share one of the results, or two vectors of a row.
+  int64_t step = format.roundsTwo() && factors == 1 ? 2 : 1;
+  auto makeVector = [&](int64_t r, int64_t v) {
+    Value first = sums[r * format.vectors + v];
+    if (factors * step == 1)
+      return b.toReal(format.result, first);
+    int64_t other =
+        factors > 1 ? (r + 1) * format.vectors + v : r * format.vectors + v + 1;
+    if (format.roundsTwo()) {
+      Value both = emitRoundSums(b, first, sums[other]);
+      return factors > 1 ? emitPairsOfHalves(b, both) : both;
+    }
+    Value later = b.toReal(format.result, sums[other]);
+    return b.make<vector::InterleaveOp>(later, b.toReal(format.result, first));
   };
   Value start = b.add(result.offset,
                       b.mul(b.div(first, b.index(factors)), result.stride));
   auto store = [&](bool past) {
     for (int64_t r = 0; r < count; r += factors) {
       Value row = b.add(start, b.mul(b.index(r / factors), result.stride));
-      for (int64_t v = 0; v < format.vectors; ++v) {
-        Value value = round(r, v);
-        if (factors > 1)
-          value = b.make<vector::InterleaveOp>(round(r + 1, v), value);
-        Value at = b.add(row, offsets[v]);
+      for (int64_t v = 0; v < format.vectors; v += step) {
+        Value value = makeVector(r, v), at = b.add(row, offsets[v]);
         if (past)
           b.streamLanes(value, {result.memref, {}}, at);
         else
-          b.storeLanes(value, {result.memref, {}}, at, format.lanes * factors);
+          b.storeLanes(value, {result.memref, {}}, at,
+                       format.lanes * factors * step);
       }
     }
   };

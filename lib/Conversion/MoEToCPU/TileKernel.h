@@ -58,6 +58,11 @@ struct TileFormat {
   /// Element of the stage: an accumulator, or a pair of factors as a word whose
   /// high half is the first index.
   Type stageElement() const;
+  /// Whether results are rounded two vectors at once, by the instruction that
+  /// is there where dot products are; of one row they are neighbours.
+  bool roundsTwo() const {
+    return pairs && result && result.isBF16() && vectors % 2 == 0;
+  }
   /// Whether columns above `width` exist; a kernel needs whole vectors.
   bool isValid() const { return width % columns() == 0; }
 };

@@ -162,8 +162,8 @@ func.func @packed_gradient(%dy: memref<?x64xbf16>, %x: memref<?x128xbf16>,
     %sizes: memref<2xi32>, %dw: memref<2x2x64x32x2xbf16>) {
   // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged_to_bf16_pairs(
   // CHECK: func.func private @moira_tiles_bf16_f32_1x64_pairs_ragged_to_bf16_pairs(
-  // CHECK: call_intrinsic "llvm.x86.avx512bf16.cvtneps2bf16.512"
-  // CHECK: vector.interleave
+  // CHECK: call_intrinsic "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+  // CHECK: vector.shuffle
   moe.grouped_matmul rows(%dy, %x : memref<?x64xbf16>, memref<?x128xbf16>)
       groups(%sizes : memref<2xi32>) panels contraction
       outs(%dw : memref<2x2x64x32x2xbf16>) {
