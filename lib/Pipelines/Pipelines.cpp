@@ -233,7 +233,9 @@ static bool lacksF16(const PipelineOptions &options) {
 static void buildTarget(OpPassManager &manager,
                         const PipelineOptions &options) {
   // 1. Loops.
-  manager.addPass(moe::createMarkPartsPass());
+  moe::MarkPartsPassOptions parts;
+  parts.ranks = isSharded(options) ? options.ranks : 1;
+  manager.addPass(moe::createMarkPartsPass(parts));
   moe::ConvertMoEToCPUPassOptions cpu;
   moe::CPUTileOptions tiles = getTileOptions(options);
   cpu.vectorBits = tiles.vectorBits;

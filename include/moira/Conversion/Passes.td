@@ -89,6 +89,10 @@ def MarkPartsPass : Pass<"moe-mark-parts", "::mlir::ModuleOp"> {
     the placement of their experts), ranks (`moe.ranks`), the schedule of exchanges
     (`moe.schedule`) and dense work (`moe.flops_per_token`).
   }];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", "1",
+           "of functions whose collectives are no experts', which name theirs">
+  ];
   let dependentDialects = ["::mlir::func::FuncDialect",
                            "::mlir::arith::ArithDialect"];
 }
