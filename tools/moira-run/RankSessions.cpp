@@ -395,18 +395,23 @@ RankSessions::joinRows(const TensorSpec &spec, size_t index,
   // What is not of tokens is the same on all ranks.
   if (grid.ranks() == 1 || !hasTokens(spec))
     return parts[0][index];
-  auto whole = makeWhole(parts[0][index], inputs.tokens());
+  auto perToken = countRowsPerToken(index, parts, inputs);
+  if (!perToken)
+    return perToken.takeError();
+  int64_t all = inputs.tokens() * *perToken;
+  auto whole = makeWhole(parts[0][index], all);
   if (!whole.ok())
     return toError(whole.status());
   int64_t rowBytes = compactBytes(whole->dtype, whole->shape).value() /
-                     std::max<int64_t>(1, inputs.tokens());
+                     std::max<int64_t>(1, all) * *perToken;
   auto *data = static_cast<char *>(whole->data);
   for (int rank : grid.local()) {
     const ResultTensor &part = parts[placeOf(rank)][index];
     Rows rows = inputs.rowsOf(rank);
-    if (part.shape[0] != rows.count)
+    if (part.shape[0] != rows.count * *perToken)
       return llvm::createStringError(
-          "result " + llvm::Twine(index) + ": expected the " +
+          "result " + llvm::Twine(index) + ": expected " +
+          llvm::Twine(rows.count * *perToken) + " rows of the " +
           llvm::Twine(rows.count) + " tokens of rank " + llvm::Twine(rank) +
           ", got " + llvm::Twine(part.shape[0]));
     if (rows.count > 0)

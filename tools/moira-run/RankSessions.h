@@ -103,6 +103,10 @@ private:
   }
   Status runOnce(size_t place, const std::string &entry,
                  const std::vector<runtime::TensorView> &views);
+  llvm::Expected<int64_t> countRowsPerToken(
+      size_t index,
+      const std::vector<std::vector<runtime::ResultTensor>> &parts,
+      const Inputs &inputs);
   llvm::Expected<runtime::ResultTensor>
   joinRows(const runtime::TensorSpec &spec, size_t index,
            std::vector<std::vector<runtime::ResultTensor>> &parts,
