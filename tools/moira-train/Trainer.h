@@ -52,6 +52,10 @@ public:
   }
   /// After the last step: writes what was learned and what steps took.
   llvm::Error finishAdapting() const;
+  /// Why the last step ran with its plans.
+  llvm::Expected<std::string> explain() const {
+    return explainText(*sessions.front(), entry->name);
+  }
   runtime::MemoryFigures memory() const;
   int64_t parameters() const;
 

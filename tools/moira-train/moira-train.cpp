@@ -171,6 +171,12 @@ llvm::Error Run::train() {
   printEnd(
       last,
       std::chrono::duration<double>(steady_clock::now() - started).count());
+  if (options.adapt.explain && grid->isFirst()) {
+    llvm::Expected<std::string> text = trainer->explain();
+    if (!text)
+      return text.takeError();
+    llvm::outs() << *text;
+  }
   return grid->isFirst() ? log.finish() : llvm::Error::success();
 }
 
