@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from model import measure_model
+from model import measure_model, measure_real
 from workloads import ROOT, Runner, measure, workloads
 
 
@@ -23,7 +23,9 @@ def parse_arguments():
     parser.add_argument("--tiny", action="store_true",
                         help="one small run, for the test of the schema")
     parser.add_argument("--only", metavar="NAME", default="",
-                        help="one workload, or model, or selection")
+                        help="one workload, or model, real or selection")
+    parser.add_argument("--seeds", type=int, metavar="N",
+                        help="seeds of each workload (default: 3, quick: 1)")
     parser.add_argument("--json", metavar="FILE", help="also write a file")
     parser.add_argument("--build", metavar="FOLDER",
                         default=os.environ.get("MOIRA_BUILD",
@@ -67,6 +69,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(options.build, folder)
         for workload in workloads(options.quick, options.tiny):
+            workload.seeds = workload.seeds[:options.seeds]
             if options.only in ("", workload.name):
                 row = measure(runner, workload, lambda report: None)
                 result["workloads"].append(row)
@@ -78,6 +81,12 @@ def main():
                   f"95 % below {100 * model['p95']:.2f} %  top-1 regret "
                   f"{100 * model['top1_regret']:.2f} %  of {model['points']} "
                   "points")
+        if options.only == "real" or (options.only == ""
+                                      and not options.quick):
+            result["real"] = real = measure_real(runner, folder)
+            print(f"{'cost model, real':18} mean error "
+                  f"{100 * real['mape']:.1f} % of {real['points']} settings, "
+                  "2 ranks on this machine")
     if options.only in ("", "selection"):
         result["selection_us"] = times = measure_selection(options)
         print(f"{'selection':18} "

@@ -1,10 +1,15 @@
 # Part of the Moira project, under the Apache License v2.0 with LLVM Exceptions.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Machines that the benchmark runs on: what products take, and what a
-calibration of at most 20 points knows of that. docs/adaptive.md, "Machines"."""
+calibration of at most 20 points knows of that. docs/adaptive.md, "The machine".
+
+usage: machines.py FOLDER    writes truth.json and known.json of SINGLE
+"""
 
 import json
 import math
+import os
+import sys
 
 KINDS = ("forward", "backward", "gate", "dispatch", "combine", "intra", "inter")
 # Rows of the points that a calibration measures; the truth has many more.
@@ -63,7 +68,19 @@ def write(path, value):
     return path
 
 
-# A GPU of 12 TFLOP/s (V100, f32) on a row of 1,024 features through a hidden
-# layer of 4,096: 4 * 1024 * 4096 flops. Weights are read at 0.9 TB/s; since the
-# layer here has an eighth of the rows, so do they take an eighth.
-GPU = Machine("one GPU, f32", 1.4e-6, 4.6e-6, 2e-5, 8, 1e-8)
+# A row of 1,024 features through a hidden layer of 4,096, 4 * 1024 * 4096 flops,
+# on a V100: at 12 Tflop/s in f32, at 50 Tflop/s in f16. Weights are read at
+# 0.9 TB/s; since the layers here have an eighth of the rows, so do they take an
+# eighth.
+SINGLE = Machine("one GPU, f32", 1.4e-6, 4.6e-6, 2e-5, 8, 1e-8)
+HALF = Machine("one GPU, f16", 0.34e-6, 2.3e-6, 2e-5, 8, 0.5e-8)
+
+
+def write_both(machine, folder):
+    """What the clock charges, and what the model is told."""
+    return (write(os.path.join(folder, "truth.json"), machine.truth()),
+            write(os.path.join(folder, "known.json"), machine.known()))
+
+
+if __name__ == "__main__":
+    write_both(SINGLE, sys.argv[1])

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How well the cost model predicts. docs/adaptive.md explains."""
 
-from workloads import Workload
+import os
+import statistics
+
+from workloads import EXAMPLES, Workload
 
 LOADS = ("uniform", "zipf:1", "4-of-16", "10-of-64", "one-hot", "one-device",
          "training")
@@ -12,15 +15,17 @@ VARIANTS = ["--variants", "r=auto schedule=equal,groups rows=prefill"]
 def points(quick):
     """Runs whose loads and sizes no calibration has seen."""
     for loads in LOADS[:2] + LOADS[4:5] if quick else LOADS:
-        for tokens in (8192,) if quick else (512, 8192, 24000):
-            for grad in ([],) if quick else ([], ["--grad"]):
-                options = ["--steps", "2", "--tokens", str(tokens), "--loads",
-                           loads + ":9", *VARIANTS, *grad]
-                yield Workload(loads, "training.mlir",
-                               [*options, "--spare-slots", "2"], [9])
-                if loads not in ("4-of-16", "10-of-64"):
-                    yield Workload(loads, "sizes.mlir",
-                                   [*options, "--vary", "factor=2"], [9])
+        for grad in ([],) if quick else ([], ["--grad"]):
+            # A size drawn for each step.
+            options = ["--steps", "2" if quick else "6", "--tokens",
+                       "log-uniform:512-24000", "--loads", loads + ":9",
+                       *VARIANTS, *grad]
+            yield Workload(loads, "training.mlir",
+                           [*options, "--spare-slots", "2"], [9])
+            # Names that are of many experts.
+            if loads not in ("4-of-16", "10-of-64"):
+                yield Workload(loads, "sizes.mlir",
+                               [*options, "--vary", "factor=2"], [9])
 
 
 class Errors:
@@ -56,3 +61,27 @@ def measure_model(runner, quick):
     for run in points(quick):
         errors.add(runner.adaptive(run, 9))
     return errors.result()
+
+
+def measure_real(runner, folder):
+    """Two ranks on this machine: calibrated with at most 20 points, then the
+    median step under other loads against what was predicted for it."""
+    program = os.path.join(EXAMPLES, "training.mlir")
+    path = os.path.join(folder, "this-machine.json")
+    two = ["--ranks", "2", "--threads", "1"]
+    runner.call(program, [*two, "--tokens", "4096", "--calibrate", path])
+    rows = []
+    for loads in ("uniform", "zipf:1", "one-hot"):
+        for tokens in (512, 1500, 3000):
+            report = runner.report(program, [
+                *two, "--tokens", str(tokens), "--loads", loads, "--steps",
+                "25", "--adapt", "model", "--calibration", path])
+            # The plan that the model takes for the best; the first is nobody's.
+            steps = [s for s in report["steps"][5:] if s["predicted"]]
+            took = statistics.median(s["seconds"] for s in steps)
+            said = statistics.median(s["predicted"] for s in steps)
+            rows.append({"loads": loads, "tokens": tokens,
+                         "plan": steps[-1]["plan"], "seconds": took,
+                         "predicted": said, "error": said / took - 1})
+    return {"mape": sum(abs(r["error"]) for r in rows) / len(rows),
+            "points": len(rows), "rows": rows}

@@ -61,8 +61,9 @@ private:
   bool sizesKnown = false;
 };
 
-/// Builds `roots` in another place by copying what computes them, and what ranks
-/// tell each other, in the order of the block. `mapping` has the block's arguments.
+/// Builds `roots` in another place by copying what computes them, and what
+/// ranks tell each other, in the order of the block. `mapping` has the block's
+/// arguments.
 SmallVector<Value> cloneNeeded(OpBuilder &builder, const Reverse &reverse,
                                Block &block, ValueRange roots,
                                IRMapping &mapping);

@@ -165,7 +165,7 @@ static llvm::Expected<runtime::Manifest> mergeManifests(CompiledGrid &grid) {
 }
 
 llvm::Expected<OwningOpRef<ModuleOp>>
-moira::mergeUnits(std::vector<CompiledGrid> grids) {
+moira::mergeUnits(std::vector<CompiledGrid> grids, int64_t hiddenBlocks) {
   ModuleOp first = *grids.front().units.front().module;
   OwningOpRef<ModuleOp> merged(ModuleOp::create(first.getLoc()));
   (*merged)->setAttrs(first->getAttrDictionary());
@@ -205,6 +205,7 @@ moira::mergeUnits(std::vector<CompiledGrid> grids) {
                                   std::to_string(after));
   for (runtime::GridManifest &grid : manifests) {
     grid.manifest.notes = notes;
+    grid.manifest.hiddenBlocks = hiddenBlocks;
     if (grid.manifest.device)
       grid.manifest.device = kernels.device;
   }

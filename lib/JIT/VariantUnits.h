@@ -37,8 +37,9 @@ struct CompiledGrid {
 };
 
 /// Puts all units into one module with one manifest and folds what is the same.
+/// All were compiled for `hiddenBlocks`.
 llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
-mergeUnits(std::vector<CompiledGrid> grids);
+mergeUnits(std::vector<CompiledGrid> grids, int64_t hiddenBlocks);
 
 } // namespace moira
 

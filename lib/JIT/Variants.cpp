@@ -46,8 +46,7 @@ private:
   llvm::Expected<CompiledUnit> compile(const VariantUnit &unit) const;
   llvm::Error addUnit(CompiledGrid &grid, const VariantUnit &unit);
   llvm::Expected<CompiledGrid> compileGrid(int64_t ranks);
-  void leaveOut(CompiledGrid &grid, const VariantUnit &unit,
-                const std::string &why);
+  void leaveOut(CompiledGrid &grid, std::string what, const std::string &why);
 
   ModuleOp source;
   JitOptions options;
@@ -71,11 +70,11 @@ llvm::Error VariantCompiler::findExperts() {
   return llvm::Error::success();
 }
 
-void VariantCompiler::leaveOut(CompiledGrid &grid, const VariantUnit &unit,
+void VariantCompiler::leaveOut(CompiledGrid &grid, std::string what,
                                const std::string &why) {
   lastReason = why;
-  std::string what = unit.name() + " for " + std::to_string(unit.ranks) +
-                     (unit.ranks == 1 ? " rank" : " ranks");
+  what += " for " + std::to_string(grid.ranks) +
+          (grid.ranks == 1 ? " rank" : " ranks");
   grid.notes.push_back("left out " + what + ": " + why);
   Operation *op = experts.empty() ? source.getOperation() : experts.front();
   auto function = op->getParentOfType<func::FuncOp>();
@@ -107,7 +106,7 @@ std::vector<int64_t> VariantCompiler::listCopies(int64_t ranks,
     if (r == 0 || shards % r == 0)
       copies.push_back(r);
     else
-      leaveOut(grid, {ranks, r, variants.schedules.front()},
+      leaveOut(grid, "r = " + std::to_string(r),
                "expected a divisor of the " + std::to_string(shards) +
                    (shards == 1 ? " shard" : " shards") + " of an expert");
   if (auto usual = llvm::find(copies, 1); usual != copies.end())
@@ -176,14 +175,14 @@ llvm::Error VariantCompiler::addUnit(CompiledGrid &grid,
     return compiled.takeError();
   if (unit.ranks > 1 && unit.copies > 0 && !grid.units.empty() &&
       unit.schedule != variants.schedules.front() && cutsNothing(*compiled)) {
-    leaveOut(grid, unit, "no exchange of the program is cut");
+    leaveOut(grid, unit.name(), "no exchange of the program is cut");
     return llvm::Error::success();
   }
   if (!grid.units.empty()) {
     runtime::Manifest probe = grid.units.front().manifest;
     Status same = runtime::mergeVariants(probe, compiled->manifest);
     if (!same.ok() && variants.copies.empty()) {
-      leaveOut(grid, unit, same.message);
+      leaveOut(grid, unit.name(), same.message);
       return llvm::Error::success();
     }
     if (!same.ok())
@@ -201,12 +200,14 @@ llvm::Expected<CompiledGrid> VariantCompiler::compileGrid(int64_t ranks) {
     VariantUnit unit{ranks, r, variants.schedules.front()};
     if (r > 1)
       if (llvm::Error error = tryShards(unit)) {
-        leaveOut(grid, unit, llvm::toString(std::move(error)));
+        leaveOut(grid, "r = " + std::to_string(r),
+                 llvm::toString(std::move(error)));
         continue;
       }
     done.push_back(r);
     // What is not cut has no schedule.
-    size_t count = r == 0 || ranks == 1 ? 1 : variants.schedules.size();
+    bool isCut = r > 0 && ranks > 1 && !experts.empty();
+    size_t count = isCut ? variants.schedules.size() : 1;
     for (size_t i = 0; i < count; ++i) {
       unit.schedule = r == 0 ? moe::Schedule::Equal : variants.schedules[i];
       if (llvm::Error error = addUnit(grid, unit))
@@ -223,6 +224,10 @@ llvm::Expected<OwningOpRef<ModuleOp>> VariantCompiler::run() {
   if (pipeline.oracle)
     return llvm::createStringError(
         "--variants: expected the program, got --oracle, which has one form");
+  if (!pipeline.device.arch.empty())
+    return llvm::createStringError(
+        "--variants: expected steps on the processor, got a GPU, for which a "
+        "bundle has one form");
   // All grids add in the same order.
   if (pipeline.hiddenBlocks == 0) {
     pipeline.hiddenBlocks = 1;
@@ -247,7 +252,7 @@ llvm::Expected<OwningOpRef<ModuleOp>> VariantCompiler::run() {
                                      "have r = " +
                                      llvm::Twine(r) +
                                      ", got none: " + lastReason);
-  return mergeUnits(std::move(grids));
+  return mergeUnits(std::move(grids), pipeline.hiddenBlocks);
 }
 
 llvm::Expected<OwningOpRef<ModuleOp>>

@@ -290,7 +290,9 @@ static void addLoops(OpPassManager &manager, const PipelineOptions &options) {
 static void buildTarget(OpPassManager &manager,
                         const PipelineOptions &options) {
   // 1. Loops or kernels, and the contract.
-  manager.addPass(moe::createMarkPartsPass());
+  moe::MarkPartsPassOptions parts;
+  parts.ranks = isSharded(options) ? options.ranks : 1;
+  manager.addPass(moe::createMarkPartsPass(parts));
   moe::AddContextPassOptions context;
   context.entry = options.entry;
   if (isForDevice(options)) {

@@ -169,6 +169,12 @@ class AdaptOptions(Sized):
                 ("flight_log", c_char_p), ("replay", c_char_p)]
 
 
+class RebalanceOptions(Sized):
+    _fields_ = [("struct_size", c_uint32), ("threshold", c_double),
+                ("max_rounds", c_int32), ("steps", c_int64),
+                ("topology", c_char_p), ("calibration", c_char_p)]
+
+
 #: The structs above by their names in the headers.
 STRUCTS = {
     "DLTensor": DLTensor, "DLManagedTensor": DLManagedTensor,
@@ -179,6 +185,7 @@ STRUCTS = {
     "moira_step_row": StepRow, "moira_layer_row": LayerRow,
     "moira_ranks_options": RanksOptions, "moira_ranks_address": RanksAddress,
     "moira_ranks_info": RanksInfo, "moira_adapt_options": AdaptOptions,
+    "moira_rebalance_options": RebalanceOptions,
 }
 
 _HANDLE = c_void_p
@@ -262,4 +269,15 @@ FUNCTIONS = {
     "moira_session_explain": (c_int32, [_HANDLE, c_char_p, _OUT]),
     "moira_session_save_learned": (c_int32, [_HANDLE, c_char_p, _OUT]),
     "moira_session_load_learned": (c_int32, [_HANDLE, c_char_p, c_char_p]),
+    "moira_statistics_json": (c_int32, [_HANDLE, c_int64, _OUT]),
+    "moira_session_announce_tokens": (c_int32, [_HANDLE, c_char_p, c_int64]),
+    "moira_session_slot_table": (
+        c_int32, [_HANDLE, c_int64, POINTER(c_int32), c_int64,
+                  POINTER(c_int64)]),
+    "moira_session_move_weights": (
+        c_int32, [_HANDLE, c_int64, POINTER(c_int32), c_int64]),
+    "moira_session_count_loads": (
+        c_int32, [_HANDLE, c_char_p, POINTER(RebalanceOptions)]),
+    "moira_session_rebalance": (
+        c_int32, [_HANDLE, c_char_p, POINTER(c_int64)]),
 }

@@ -21,6 +21,10 @@ class Adapting:
     between the same steps.
     """
 
+    # Of the session that this is a part of.
+    bundle: Any
+    _use: Any
+
     def _name(self, entry):
         return encode(self.bundle.find(entry).name)
 
@@ -130,6 +134,66 @@ class Adapting:
             check(lib.moira_session_load_learned(handle, self._name(entry),
                                                  text))
 
+
+    def announce_tokens(self, tokens: int,
+                        entry: Optional[str] = None) -> None:
+        """Tokens that all ranks together bring to the next step, the same
+        number on all ranks; -1: not known."""
+        with self._use() as handle:
+            check(lib.moira_session_announce_tokens(
+                handle, self._name(entry), tokens))
+
+    # --- Where weights stand for long ----------------------------------------
+
+    def slot_table(self, layer: int) -> List[int]:
+        """Units of weights by rank and slot, one rank after the other; empty
+        for a layer that is not on several ranks."""
+        count = ctypes.c_int64()
+        with self._use() as handle:
+            check(lib.moira_session_slot_table(handle, layer, None, 0,
+                                               ctypes.byref(count)))
+            table = (ctypes.c_int32 * count.value)()
+            check(lib.moira_session_slot_table(handle, layer, table,
+                                               count.value, None))
+        return list(table)
+
+    def move_weights(self, layer: int, table: Sequence[int]) -> None:
+        """Gives a layer another table and moves weights, kept gradients and
+        states of optimizers there. All ranks call it with equal tables."""
+        given = (ctypes.c_int32 * len(table))(*table)
+        with self._use() as handle:
+            check(lib.moira_session_move_weights(handle, layer, given,
+                                                 len(table)))
+
+    def count_loads(self, entry: Optional[str] = None, *,
+                    threshold: float = 0, max_rounds: int = 0, steps: int = 0,
+                    topology: Optional[Json] = None,
+                    calibration: Optional[Json] = None) -> None:
+        """Counts the loads of an entry's steps from now on, for `rebalance`.
+
+        Args:
+            threshold: rows of the fullest rank over the mean that are left
+                alone; 0: 1.1.
+            max_rounds: of one slot for another, in a call; 0: 16.
+            steps: that a table is expected to last; 0: 100.
+            topology, calibration: as for `adapt`.
+        """
+        options = _abi.RebalanceOptions(
+            threshold=threshold, max_rounds=max_rounds, steps=steps,
+            topology=json_text(topology, "topology"),
+            calibration=json_text(calibration, "calibration"))
+        with self._use() as handle:
+            check(lib.moira_session_count_loads(handle, self._name(entry),
+                                                ctypes.byref(options)))
+
+    def rebalance(self, entry: Optional[str] = None) -> int:
+        """Moves experts to where the loads since the last call want them:
+        how many layers have changed. All ranks call it."""
+        moved = ctypes.c_int64()
+        with self._use() as handle:
+            check(lib.moira_session_rebalance(handle, self._name(entry),
+                                              ctypes.byref(moved)))
+        return moved.value
 
 _MORE = ("trial_loss", "initial_loss", "trial_spacing", "trials_per_bucket",
          "numerics", "qualified")

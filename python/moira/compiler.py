@@ -73,14 +73,21 @@ def _run(name, arguments, text):
     raise CompileError(code, line, diagnostics)
 
 
+def _grid(ranks):
+    """The option's value; None: not given."""
+    if isinstance(ranks, int):
+        return ranks if ranks != 1 else None
+    return ",".join(str(number) for number in ranks)
+
+
 def compile(program: Union[str, os.PathLike], *,
             entry: Optional[str] = None, gradients: bool = False,
             recompute: bool = False, optimizers: Iterable[str] = (),
             target_cpu: Optional[str] = None,
             opt_level: Optional[int] = None,
             rows: Optional[Sequence[str]] = None,
-            ranks: int = 1, r: Optional[int] = None,
-            schedule: Optional[str] = None,
+            ranks: Union[int, Sequence[int]] = 1, r: Optional[int] = None,
+            schedule: Optional[str] = None, variants: Optional[str] = None,
             spare_slots: Optional[int] = None,
             hidden_blocks: Optional[int] = None,
             disable_fusion: Iterable[str] = (), oracle: bool = False,
@@ -99,7 +106,10 @@ def compile(program: Union[str, os.PathLike], *,
         opt_level: 0 to 3.
         rows: row classes, of "decode" and "prefill".
         ranks, r, schedule, spare_slots, hidden_blocks: how it is spread over
-            ranks, as `moira-compile --help` says.
+            ranks, as `moira-compile --help` says. Several numbers of ranks
+            give a bundle of which a session takes the one for its ranks.
+        variants: for `Session.adapt`, what the bundle has to choose from, such
+            as "r=auto schedule=equal,groups rows=decode,prefill".
         disable_fusion: names of fusions to leave out.
         oracle: compile the decomposed program, what every operation means.
         options: more arguments of `moira-compile`.
@@ -110,8 +120,9 @@ def compile(program: Union[str, os.PathLike], *,
     """
     arguments = ["-o", "-"]
     for flag, value in (("entry", entry), ("target-cpu", target_cpu),
-                        ("grid", ranks if ranks != 1 else None), ("r", r),
-                        ("schedule", schedule), ("spare-slots", spare_slots),
+                        ("grid", _grid(ranks)), ("r", r),
+                        ("schedule", schedule), ("variants", variants),
+                        ("spare-slots", spare_slots),
                         ("hidden-blocks", hidden_blocks)):
         if value is not None:
             arguments.append(f"--{flag}={value}")

@@ -17,7 +17,7 @@ SKIPPED = 77
 def has(module):
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it is in
+    except Exception:  # the package that it is in cannot be imported
         return False
 
 

@@ -95,6 +95,14 @@ class Programs(unittest.TestCase):
         with self.assertRaisesRegex(MoiraError, "ranks"):
             session(buffer([0] * 64, (1, 64)))
 
+    def test_grids_and_variants(self):
+        bundle = moira.compile(MIXTRAL, ranks=[1, 2], opt_level=0,
+                               variants="r=0,1 schedule=equal rows=prefill")
+        self.assertEqual(bundle.grids, (1, 2))
+        self.assertEqual(bundle.for_ranks(1).entry.variants, ("prefill",))
+        self.assertEqual(set(bundle.for_ranks(2).entry.variants),
+                         {"r0-prefill", "r1-equal-prefill"})
+
     def refuse(self, call, code, text, kind=MoiraError):
         with self.assertRaises(kind) as caught:
             call()

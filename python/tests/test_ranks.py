@@ -294,6 +294,23 @@ class AdaptTest(Base):
 
         self.each(body)
 
+    def test_weights_move(self):
+        def body(ranks):
+            with self.session(ranks) as session:
+                self.assertEqual(session.slot_table(0), [0, 1, -1, 2, 3, -1])
+                session.move_weights(0, [3, 2, -1, 1, 0, -1])
+                self.assertEqual(session.slot_table(0), [3, 2, -1, 1, 0, -1])
+                session.count_loads(threshold=1.01)
+                for _ in range(3):
+                    self.step(session, ranks.rank, 5)
+                self.assertIn(session.rebalance(), (0, 1))
+                self.step(session, ranks.rank, 9)
+                session.adapt()
+                session.announce_tokens(18)
+                self.step(session, ranks.rank, 9)
+
+        self.each(body)
+
     def test_wrong_arguments(self):
         ranks, _ = Ranks.threads(2)
         bad = Status.INVALID_ARGUMENT

@@ -37,7 +37,8 @@ class Training(unittest.TestCase):
                     for model in (theirs, ours))
                 for a, b in zip(wanted, got):
                     self.assertAlmostEqual(a, b, delta=1e-3 * a)
-                self.assertLess(got[-1], got[0])
+                # Of both batches.
+                self.assertLess(sum(got[2:]), sum(got[:2]))
 
     def test_narrow(self):
         """In bf16 whole steps differ by its rounding, and learn as much."""
@@ -52,8 +53,8 @@ class Training(unittest.TestCase):
                                  torch.bfloat16)
                 for a, b in zip(wanted[:2], got[:2]):
                     self.assertAlmostEqual(a, b, delta=0.05 * a)
-                self.assertLess(got[-1], got[0])
-                self.assertLess(got[-1], 1.1 * wanted[-1])
+                self.assertLess(sum(got[6:]), sum(got[:2]))
+                self.assertLess(sum(got[6:]), 1.1 * sum(wanted[6:]))
 
     def test_updates_of_frozen_experts(self):
         theirs, ours = models("mixtral")
@@ -161,7 +162,9 @@ class Conversions(unittest.TestCase):
                 folder).eval()
         with torch.no_grad():
             wanted = loaded(ids).logits
-            self.assertTrue(torch.equal(wanted, theirs(ids).logits))
+            # Another loop over experts, with other roundings.
+            self.assertTrue(torch.allclose(wanted, theirs(ids).logits,
+                                           atol=1e-4))
             mt.replace_blocks(loaded, gradients=False)
             self.assertTrue(torch.equal(loaded(ids).logits,
                                         ours(ids).logits))

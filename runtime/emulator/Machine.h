@@ -163,8 +163,7 @@ public:
     return static_cast<const char *>(at) - shared;
   }
   void access(void *at, int64_t bytes, int32_t space, AccessKind kind,
-              int32_t site,
-              const void *value = nullptr);
+              int32_t site, const void *value = nullptr);
   /// One of shared memory; knowledge and actor as given.
   void accessShared(int64_t offset, int64_t bytes, const Access &access);
   void accessGlobal(const void *at, int64_t bytes, const Access &access);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace moira;
@@ -20,7 +21,20 @@ static Status writeFailure(const std::string &path, int error) {
                 path + ": cannot write: " + std::strerror(error));
 }
 
+/// Whether `path` is there and is no file: a device, a pipe. A file renamed to
+/// it would take its place, so that it is written to as it is.
+static bool isDevice(const std::string &path) {
+  struct stat status;
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) &&
+         !S_ISDIR(status.st_mode);
+}
+
 Result<AtomicFile> AtomicFile::create(const std::string &path) {
+  if (isDevice(path)) {
+    int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    return fd >= 0 ? Result<AtomicFile>(AtomicFile(path, "", fd))
+                   : writeFailure(path, errno);
+  }
   static std::atomic<uint32_t> counter{0};
   // A name left behind by a killed process is passed over.
   for (int attempt = 0;; ++attempt) {
@@ -52,7 +66,8 @@ void AtomicFile::discard() {
   if (fd < 0)
     return;
   close(std::exchange(fd, -1));
-  unlink(temporary.c_str());
+  if (!temporary.empty())
+    unlink(temporary.c_str());
 }
 
 Status AtomicFile::write(const void *data, int64_t bytes) {
@@ -75,6 +90,8 @@ Status AtomicFile::write(const void *data, int64_t bytes) {
 
 Status AtomicFile::commit() {
   int status = close(std::exchange(fd, -1));
+  if (temporary.empty())
+    return status == 0 ? Status() : writeFailure(target, errno);
   if (status == 0)
     status = std::rename(temporary.c_str(), target.c_str());
   if (status == 0)
@@ -85,7 +102,7 @@ Status AtomicFile::commit() {
 }
 
 Status AtomicFile::commitDurably() {
-  if (fsync(fd) != 0) {
+  if (!temporary.empty() && fsync(fd) != 0) {
     int error = errno;
     discard();
     return writeFailure(target, error);

@@ -21,6 +21,11 @@ SharedStep Adaptation::recordOf(const Layer &layer, int64_t step) const {
   if (step < 0)
     return record;
   record.counts = layer.counts.data();
+  // With lag 0 the rows are there when somebody decides.
+  if (announced >= 0 && wanted.selection.lag == 1)
+    record.nextRows =
+        announced *
+        std::max<int64_t>(entry.layers[&layer - layers.data()].topK, 1);
   record.variants = layer.variants.data();
   record.programs = layer.programs.data();
   if (step > 0) {

@@ -50,6 +50,9 @@ struct AdaptOptions {
 /// (docs/selection.md has the numbers). Its links are one machine's.
 Calibration assumedCalibration(const LayerSpec &layer);
 
+/// The links between ranks in nodes of `perNode`, as a calibration has them.
+Result<Topology> describeNodes(Calibration calibration, int ranks, int perNode);
+
 /// A layer with a placement and costs, as the cost model has it.
 LayerShape layerShape(const EntrySpec &entry, const LayerSpec &layer);
 
@@ -79,6 +82,9 @@ public:
     return deciders.front()->candidates();
   }
 
+  /// Tokens that all ranks together bring to the next step, the same number on
+  /// all ranks; -1: not known, and taken to be as many as in the last one.
+  void announce(int64_t tokens) { announced = tokens; }
   /// Decides the plans of the step that comes, from what the last one told.
   Status next();
   /// Whether there are plans yet.
@@ -185,7 +191,8 @@ private:
   std::vector<Layer> layers;
   std::vector<double> lastSeconds; ///< by layer
   uint64_t variantMask = 0;
-  int forced = -1;      ///< candidate
+  int forced = -1; ///< candidate
+  int64_t announced = -1;
   int64_t done = 0;     ///< steps
   int64_t decided = -1; ///< the step that plans are of
   int64_t pending = -1; ///< the step whose way back is to come

@@ -65,9 +65,8 @@ LayerShape moira::runtime::layerShape(const EntrySpec &entry,
   return shape;
 }
 
-/// The links between ranks in nodes of `perNode`, as a calibration has them.
-static Result<Topology> describeNodes(Calibration calibration, int ranks,
-                                      int perNode) {
+Result<Topology> moira::runtime::describeNodes(Calibration calibration,
+                                               int ranks, int perNode) {
   const LinkCost assumed{assumedLatency, 0, 1 / assumedLink};
   for (LinkCost *link : {&calibration.inter, &calibration.intra})
     if (!(link->secondsPerByte > 0))

@@ -7,10 +7,9 @@
 
 #include "session/Adaptation.h"
 #include "session/CApiSupport.h"
+#include "session/Rebalancing.h"
 
 #include <nlohmann/json.hpp>
-
-#include <cstdlib>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -38,6 +37,24 @@ int32_t moira_adapt_defaults(moira_adapt_options *options) {
 
 static std::string textOr(const char *text, const char *otherwise) {
   return text ? text : otherwise;
+}
+
+/// The texts of both structs that describe the machine.
+template <typename Given, typename Options>
+static Status readMachine(const Given &given, Options &options) {
+  if (given.topology) {
+    Result<Topology> topology = Topology::parse(given.topology);
+    if (!topology.ok())
+      return topology.status();
+    options.topology = std::move(*topology);
+  }
+  if (given.calibration) {
+    Result<Calibration> calibration = Calibration::parse(given.calibration);
+    if (!calibration.ok())
+      return calibration.status();
+    options.calibration = std::move(*calibration);
+  }
+  return Status();
 }
 
 static Result<AdaptOptions> readOptions(const moira_adapt_options *given) {
@@ -70,18 +87,7 @@ static Result<AdaptOptions> readOptions(const moira_adapt_options *given) {
   options.qualified = textOr(value.qualified, "none");
   options.flightLog = textOr(value.flight_log, "");
   options.replay = textOr(value.replay, "");
-  if (value.topology) {
-    Result<Topology> topology = Topology::parse(value.topology);
-    if (!topology.ok())
-      return topology.status();
-    options.topology = std::move(*topology);
-  }
-  if (value.calibration) {
-    Result<Calibration> calibration = Calibration::parse(value.calibration);
-    if (!calibration.ok())
-      return calibration.status();
-    options.calibration = std::move(*calibration);
-  }
+  MOIRA_RETURN_IF_ERROR(readMachine(value, options));
   return options;
 }
 
@@ -115,20 +121,6 @@ int32_t moira_session_stop_adapting(moira_session *session, const char *entry) {
 //===----------------------------------------------------------------------===//
 // Texts
 //===----------------------------------------------------------------------===//
-
-void moira_text_free(char *text) { std::free(text); }
-
-/// Hands out a copy that any C program can end.
-static Status writeText(const Result<std::string> &text, char **target) {
-  if (!text.ok())
-    return text.status();
-  auto *copy = static_cast<char *>(std::malloc(text->size() + 1));
-  if (!copy)
-    throw std::bad_alloc();
-  std::memcpy(copy, text->c_str(), text->size() + 1);
-  *target = copy;
-  return Status();
-}
 
 int32_t moira_session_candidates(moira_session *session, const char *entry,
                                  char **json) {
@@ -185,5 +177,77 @@ int32_t moira_session_load_learned(moira_session *session, const char *entry,
                  [&](Session &of, const std::string &name) -> Status {
                    MOIRA_REQUIRE(json);
                    return of.loadLearned(name, json);
+                 });
+}
+
+//===----------------------------------------------------------------------===//
+// Where weights stand
+//===----------------------------------------------------------------------===//
+
+int32_t moira_session_announce_tokens(moira_session *session, const char *entry,
+                                      int64_t tokens) {
+  return onEntry(session, entry, [&](Session &of, const std::string &name) {
+    return of.announceTokens(name, tokens);
+  });
+}
+
+int32_t moira_session_slot_table(moira_session *session, int64_t layer,
+                                 int32_t *table, int64_t capacity,
+                                 int64_t *count) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    std::vector<int32_t> slots = session->session->slotTable(layer);
+    int64_t all = static_cast<int64_t>(slots.size());
+    if (table)
+      std::copy_n(slots.begin(), std::clamp<int64_t>(capacity, 0, all), table);
+    if (count)
+      *count = all;
+    return Status();
+  });
+}
+
+int32_t moira_session_move_weights(moira_session *session, int64_t layer,
+                                   const int32_t *table, int64_t count) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(session);
+    if (!table || count < 1)
+      return session->refuse(Status(
+          MOIRA_INVALID_ARGUMENT,
+          concat("table: expected 1 or more slots, got ", table ? count : 0)));
+    auto turn = session->turn();
+    return session->session->moveWeights(layer, {table, table + count});
+  });
+}
+
+int32_t moira_session_count_loads(moira_session *session, const char *entry,
+                                  const moira_rebalance_options *options) {
+  return onEntry(session, entry,
+                 [&](Session &of, const std::string &name) -> Status {
+                   moira_rebalance_options value{};
+                   if (options)
+                     MOIRA_RETURN_IF_ERROR(readStruct(options, value));
+                   RebalanceOptions read;
+                   if (value.threshold != 0)
+                     read.threshold = value.threshold;
+                   if (value.max_rounds != 0)
+                     read.maxRounds = value.max_rounds;
+                   if (value.steps != 0)
+                     read.steps = value.steps;
+                   MOIRA_RETURN_IF_ERROR(readMachine(value, read));
+                   return of.countLoads(name, read);
+                 });
+}
+
+int32_t moira_session_rebalance(moira_session *session, const char *entry,
+                                int64_t *moved) {
+  return onEntry(session, entry,
+                 [&](Session &of, const std::string &name) -> Status {
+                   auto turn = session->turn();
+                   Result<int64_t> layers = of.rebalance(name);
+                   if (!layers.ok())
+                     return layers.status();
+                   if (moved)
+                     *moved = *layers;
+                   return Status();
                  });
 }

@@ -41,8 +41,8 @@ int32_t moira_session_create(moira_bundle *bundle,
         Session::create(*program, toOptions(value));
     if (!made.ok())
       return made.status();
-    *session = new moira_session{std::move(*made),
-                                 value.ranks ? value.ranks->group : nullptr};
+    *session = new moira_session{
+        std::move(*made), value.ranks ? value.ranks->group : nullptr, *program};
     return Status();
   });
 }

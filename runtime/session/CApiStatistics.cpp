@@ -4,6 +4,9 @@
 // moira/runtime.h: statistics.
 
 #include "session/CApiSupport.h"
+#include "session/StatisticsJson.h"
+
+#include <cstdlib>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -13,7 +16,9 @@ int32_t moira_session_statistics(moira_session *session,
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(session);
     MOIRA_REQUIRE(statistics);
-    *statistics = new moira_statistics{session->session->statistics()};
+    *statistics =
+        new moira_statistics{session->session->statistics(), session->program,
+                             session->group ? session->group->rank() : 0};
     return Status();
   });
 }
@@ -51,6 +56,33 @@ int32_t moira_statistics_step(const moira_statistics *statistics, int64_t index,
     value.total = step.total;
     std::copy(step.seconds.begin(), step.seconds.end(), value.seconds);
     return writeStruct(value, row);
+  });
+}
+
+void moira_text_free(char *text) { std::free(text); }
+
+Status runtime::writeText(const Result<std::string> &text, char **target) {
+  if (!text.ok())
+    return text.status();
+  auto *copy = static_cast<char *>(std::malloc(text->size() + 1));
+  if (!copy)
+    throw std::bad_alloc();
+  std::memcpy(copy, text->c_str(), text->size() + 1);
+  *target = copy;
+  return Status();
+}
+
+int32_t moira_statistics_json(const moira_statistics *statistics, int64_t index,
+                              char **json) {
+  return guarded([&]() -> Status {
+    MOIRA_REQUIRE(statistics);
+    MOIRA_REQUIRE(json);
+    MOIRA_RETURN_IF_ERROR(
+        checkIndex("step", index, moira_statistics_steps(statistics)));
+    std::string line =
+        toJsonLine(statistics->steps[index], statistics->program->manifest(),
+                   statistics->rank);
+    return writeText(line, json);
   });
 }
 

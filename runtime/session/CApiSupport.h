@@ -29,6 +29,7 @@ struct moira_ranks {
 struct moira_session {
   std::unique_ptr<moira::runtime::Session> session;
   std::shared_ptr<moira::runtime::RankGroup> group; ///< null: one rank
+  std::shared_ptr<const moira::runtime::Program> program;
 
   /// Held by what runs with other ranks: sessions of one group take turns.
   std::unique_lock<std::mutex> turn() const {
@@ -48,6 +49,8 @@ struct moira_session {
 
 struct moira_statistics {
   std::vector<moira::runtime::StepRow> steps;
+  std::shared_ptr<const moira::runtime::Program> program;
+  int rank = 0;
 };
 
 namespace moira::runtime {
@@ -77,6 +80,8 @@ Status runInvoke(moira_session *session, StepArguments &step,
                  DLManagedTensor **results);
 /// The entry at `index`, or what is wrong with the arguments.
 Result<const EntrySpec *> entryAt(const moira_bundle *bundle, int32_t index);
+/// Hands out a copy of a text, for moira_text_free.
+Status writeText(const Result<std::string> &text, char **target);
 /// Gives the tensors that the runtime made to the places that were NULL.
 void handOut(std::vector<ResultTensor> tensors, DLManagedTensor **results);
 

@@ -203,6 +203,9 @@ struct Manifest {
   uint32_t abi = MOIRA_ABI_VERSION;
   std::string module;
   Target target;
+  /// Blocks that hidden dimensions are summed in; 0: as many as ranks share an
+  /// expert.
+  int64_t hiddenBlocks = 0;
   /// What the compiler tells people: what it folded, what it left out and why.
   std::vector<std::string> notes{};
   std::vector<EntrySpec> entries;

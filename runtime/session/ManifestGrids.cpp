@@ -44,6 +44,7 @@ static Status readHeader(const Reader &root, Status &error,
     manifest.target.cpu = target.textOr("cpu");
     manifest.target.features = target.textOr("features");
   }
+  manifest.hiddenBlocks = root.integerOr("hidden_blocks", 0, 0);
   if (root.has("notes"))
     for (const Reader &note : root.at("notes").items())
       manifest.notes.push_back(note.text());
@@ -158,6 +159,8 @@ static Json headerToJson(const Manifest &manifest) {
        {{"triple", manifest.target.triple},
         {"cpu", manifest.target.cpu},
         {"features", manifest.target.features}}}};
+  if (manifest.hiddenBlocks > 0)
+    json["hidden_blocks"] = manifest.hiddenBlocks;
   if (!manifest.notes.empty())
     json["notes"] = manifest.notes;
   if (manifest.device)

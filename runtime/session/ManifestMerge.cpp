@@ -149,3 +149,51 @@ Status runtime::mergeVariants(Manifest &grid, const Manifest &other) {
       addVariants(grid.entries[i], other.entries[i]);
   return Status();
 }
+
+/// A bundle's manifest with all grids changed.
+template <typename Change>
+static Result<std::string> rewrite(std::string_view json,
+                                   const Change &change) {
+  Result<std::vector<int32_t>> known = listGrids(json);
+  if (!known.ok())
+    return known.status();
+  std::vector<GridManifest> grids;
+  for (int32_t ranks : *known) {
+    Result<Manifest> manifest = Manifest::parse(json, ranks);
+    if (!manifest.ok())
+      return manifest.status();
+    change(ranks, *manifest);
+    grids.push_back({ranks, std::move(*manifest)});
+  }
+  return serializeGrids(grids);
+}
+
+Result<std::string> runtime::qualifyVariants(
+    std::string_view json, int32_t ranks, const std::string &entry,
+    bool backward,
+    const std::vector<std::pair<std::string, std::string>> &levels) {
+  auto mark = [&](Manifest &manifest, const std::string &name) {
+    int index = manifest.findEntry(name);
+    if (index < 0)
+      return;
+    for (VariantSpec &variant : manifest.entries[index].variants)
+      for (const auto &[of, level] : levels)
+        if (variant.name == of)
+          variant.qualified = level;
+  };
+  return rewrite(json, [&](int32_t grid, Manifest &manifest) {
+    if (grid != ranks)
+      return;
+    mark(manifest, entry);
+    int index = manifest.findEntry(entry);
+    if (backward && index >= 0)
+      mark(manifest, manifest.entries[index].backward);
+  });
+}
+
+Result<std::string> runtime::addNotes(std::string_view json,
+                                      const std::vector<std::string> &notes) {
+  return rewrite(json, [&](int32_t, Manifest &manifest) {
+    manifest.notes.insert(manifest.notes.end(), notes.begin(), notes.end());
+  });
+}

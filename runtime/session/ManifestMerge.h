@@ -18,6 +18,18 @@ namespace moira::runtime {
 /// it was.
 Status mergeVariants(Manifest &grid, const Manifest &other);
 
+/// A bundle's manifest with another `qualified` for variants of an entry of the
+/// grid for `ranks` ranks, and of its way back where `backward` is set. Fails
+/// as Manifest::parse does.
+Result<std::string>
+qualifyVariants(std::string_view json, int32_t ranks, const std::string &entry,
+                bool backward,
+                const std::vector<std::pair<std::string, std::string>> &levels);
+
+/// A bundle's manifest with more notes.
+Result<std::string> addNotes(std::string_view json,
+                             const std::vector<std::string> &notes);
+
 } // namespace moira::runtime
 
 #endif // MOIRA_RUNTIME_SESSION_MANIFESTMERGE_H

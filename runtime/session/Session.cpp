@@ -29,6 +29,7 @@ Session::Impl::Impl(std::shared_ptr<const Program> newProgram,
                               std::numeric_limits<double>::infinity());
   timedSteps.assign(manifest.entries.size(), -1);
   adaptations.resize(manifest.entries.size());
+  rebalancings.resize(manifest.entries.size());
   step.setShadows(&shadows);
   const std::string &text = program->manifestText();
   programHash = hashBytes(text.data(), text.size());
@@ -314,6 +315,8 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);
   ring.record(row);
+  if (rebalancings[entry] && row.error == MOIRA_OK)
+    rebalancings[entry]->count(row);
   for (const std::shared_ptr<StatisticsSink> &sink : sinks)
     sink->record(row);
   ranLayers.clear();

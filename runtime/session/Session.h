@@ -67,6 +67,7 @@ struct ResultTensor {
 class FileTensors;
 class Residuals;
 struct AdaptOptions;
+struct RebalanceOptions;
 struct Candidate;
 struct Explanation;
 struct TrainingState;
@@ -119,6 +120,16 @@ public:
   /// something moved. On failure while bytes move no parameter is bound and the
   /// optimizer begins again. Of several ranks collective, with equal tables.
   Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
+  /// Where a layer's experts stand for long, [ranks, slots]; empty where the
+  /// session has no such layer on several ranks.
+  std::vector<int32_t> slotTable(int64_t layer) const;
+  /// Counts the loads of an entry's steps from now on, for `rebalance`. Again:
+  /// from the beginning.
+  Status countLoads(const std::string &entry, const RebalanceOptions &options);
+  /// Moves experts of the entry's layers to where the loads since the last call
+  /// want them (FlexMoE's expand, shrink, migrate), as `moveWeights` does.
+  /// Returns how many layers have moved. Of several ranks collective.
+  Result<int64_t> rebalance(const std::string &entry);
 
   /// Runs one step. `results` may be empty (all allocated) or have one
   /// element per result. On failure no result is allocated, the content of
@@ -136,6 +147,10 @@ public:
   Status adapt(const std::string &entry, const AdaptOptions &options);
   Status stopAdapting(const std::string &entry);
   // Of an entry that adapts:
+  /// How many tokens all ranks together bring to the next step, the same number
+  /// on all ranks: whoever makes batches knows, and plans need not lag behind
+  /// sizes that change. -1: not known.
+  Status announceTokens(const std::string &entry, int64_t tokens);
   /// From the next step on all layers run this candidate, named as
   /// Candidate::describe does; empty: they are decided again. On all ranks
   /// alike.

@@ -167,6 +167,15 @@ Status Session::stopAdapting(const std::string &entry) {
   return Status();
 }
 
+Status Session::announceTokens(const std::string &entry, int64_t tokens) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  return withAdaptation(impl->findEntry(entry), entry, impl->adaptations,
+                        [&](Adaptation &adaptation) {
+                          adaptation.announce(tokens);
+                          return Status();
+                        });
+}
+
 Status Session::forceCandidate(const std::string &entry,
                                const std::string &candidate) {
   std::lock_guard<std::mutex> lock(impl->mutex);

@@ -12,6 +12,7 @@
 #include "session/GradientTable.h"
 #include "session/Optimizer.h"
 #include "session/ParameterTable.h"
+#include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "session/Session.h"
 #include "session/Shadows.h"
@@ -147,8 +148,9 @@ struct Session::Impl {
   std::vector<std::vector<double>> layerSeconds;
   std::vector<int64_t> timedSteps;
   std::vector<double> rowSeconds;
-  std::vector<std::pair<int64_t, double>> ranLayers;    ///< of the last row
-  std::vector<std::unique_ptr<Adaptation>> adaptations; ///< by entry, or null
+  std::vector<std::pair<int64_t, double>> ranLayers;      ///< of the last row
+  std::vector<std::unique_ptr<Adaptation>> adaptations;   ///< by entry, or null
+  std::vector<std::unique_ptr<Rebalancing>> rebalancings; ///< by entry
   uint64_t programHash = 0;
   std::shared_ptr<const SessionIdentity> identity =
       std::make_shared<SessionIdentity>();

@@ -78,6 +78,54 @@ Status Session::Impl::moveRow(int row, const std::vector<int32_t> &after) {
   return Status();
 }
 
+std::vector<int32_t> Session::slotTable(int64_t layer) const {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  return impl->lastingTable(layer);
+}
+
+Status Session::countLoads(const std::string &entry,
+                           const RebalanceOptions &options) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  Result<int> found = impl->findEntry(entry);
+  if (!found.ok())
+    return found.status();
+  RankGroups groups;
+  if (impl->communicator)
+    groups = impl->communicator->groups();
+  auto made =
+      Rebalancing::create(impl->manifest.entries[*found], groups, options);
+  if (!made.ok())
+    return made.status().within(concat("entry '", entry, "'"));
+  impl->rebalancings[*found] = std::move(*made);
+  return Status();
+}
+
+Result<int64_t> Session::rebalance(const std::string &entry) {
+  std::lock_guard<std::mutex> lock(impl->mutex);
+  Result<int> found = impl->findEntry(entry);
+  if (!found.ok())
+    return found.status();
+  Rebalancing *rebalancing = impl->rebalancings[*found].get();
+  if (!rebalancing)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("entry '", entry,
+                         "': expected one whose loads are counted "
+                         "(countLoads), got one whose are not"));
+  int64_t moved = 0;
+  const std::vector<LayerSpec> &layers = impl->manifest.entries[*found].layers;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    std::optional<std::vector<int32_t>> table =
+        rebalancing->propose(i, *impl->layerPlans.placement(layers[i].index));
+    if (!table)
+      continue;
+    MOIRA_RETURN_IF_ERROR(
+        impl->moveWeights(layers[i].index, *table)
+            .within(concat("rebalance: layer ", layers[i].index)));
+    ++moved;
+  }
+  return moved;
+}
+
 Status Session::moveWeights(int64_t layer,
                             const std::vector<int32_t> &slotTable) {
   std::lock_guard<std::mutex> lock(impl->mutex);
@@ -89,8 +137,8 @@ Status Session::Impl::moveWeights(int64_t layer,
                                   const std::vector<int32_t> &slotTable) {
   std::optional<LayerPlans> next;
   std::vector<std::vector<int32_t>> tables;
-  bool moving = false;
-  Status status = together([&]() -> Status {
+  // A step of its own, so that all ranks know whether anything will move.
+  MOIRA_RETURN_IF_ERROR(together([&]() -> Status {
     MOIRA_RETURN_IF_ERROR(checkBound());
     Result<LayerPlans> made = layerPlans.withTable(layer, slotTable);
     if (!made.ok())
@@ -100,21 +148,20 @@ Status Session::Impl::moveWeights(int64_t layer,
       return all.status();
     next = std::move(*made);
     tables = std::move(*all);
-    MOIRA_RETURN_IF_ERROR(agreeOnMove(tables));
-    moving = true;
+    return agreeOnMove(tables);
+  }));
+  Status status = together([&]() -> Status {
     for (size_t row = 0; row < tables.size(); ++row)
       if (tables[row] != parameters.table(static_cast<int>(row)))
         MOIRA_RETURN_IF_ERROR(moveRow(static_cast<int>(row), tables[row]));
     return Status();
   });
   if (!status.ok()) {
-    // Some slots have new content, others old.
-    if (moving) {
-      parameters.forget();
-      optimizer.reset();
-      if (gradientTable)
-        gradientTable->zero();
-    }
+    // Some slots have new content, others old, on this rank or another.
+    parameters.forget();
+    optimizer.reset();
+    if (gradientTable)
+      gradientTable->zero();
     return status;
   }
   parameters.follow(std::move(tables));

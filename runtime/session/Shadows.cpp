@@ -50,11 +50,12 @@ Shadows::Group *Shadows::groupOf(int64_t layer) {
 }
 
 const int32_t *Shadows::lastingTable(int64_t layer) const {
-  const Group *group = groupOf(layer);
+  const Group *group = any ? groupOf(layer) : nullptr;
   return group && group->plan ? plans.lastingTable(layer).data() : nullptr;
 }
 
 void Shadows::end() {
+  any = false;
   for (Group &group : groups) {
     group.plan = nullptr;
     group.run = nullptr;
@@ -77,8 +78,7 @@ bool Shadows::isStale(const Group &group) const {
 
 /// Finds the groups that have shadows in the step.
 Status Shadows::take(const EntrySpec &entry, const StepPlan &given,
-                     const std::vector<moira_plan> &abi, bool &any) {
-  any = false;
+                     const std::vector<moira_plan> &abi) {
   for (size_t i = 0; i < entry.layers.size(); ++i) {
     const LayerRun &run = given.layers[i];
     Group *group = groupOf(entry.layers[i].index);
@@ -146,6 +146,11 @@ Status Shadows::list(Group &group) {
       if (lacks)
         group.pending.push_back(unit);
     }
+  // Generated code reads addresses early: bytes that the program holds become
+  // the session's before.
+  for (int64_t row : group.parameters)
+    if (!group.pending.empty())
+      MOIRA_RETURN_IF_ERROR(parameters.write(static_cast<int>(row)).status());
   return Status();
 }
 
@@ -153,8 +158,8 @@ Status Shadows::begin(const EntrySpec &entry, const StepPlan &given,
                       const std::vector<moira_plan> &abi,
                       Communicator *newCommunicator) {
   communicator = newCommunicator;
-  bool any = false;
-  MOIRA_RETURN_IF_ERROR(take(entry, given, abi, any));
+  end(); // of a step that an exception has left
+  MOIRA_RETURN_IF_ERROR(take(entry, given, abi));
   if (!any || !communicator || communicator->ranks() == 1)
     return Status();
   uint64_t stale = 0;
@@ -175,7 +180,7 @@ Status Shadows::begin(const EntrySpec &entry, const StepPlan &given,
 }
 
 Status Shadows::start(int64_t layer) {
-  Group *group = groupOf(layer);
+  Group *group = any ? groupOf(layer) : nullptr;
   if (!group || group->pending.empty())
     return Status();
   ShadowMove move;

@@ -65,7 +65,7 @@ private:
     return const_cast<Shadows *>(this)->groupOf(layer);
   }
   Status take(const EntrySpec &entry, const StepPlan &given,
-              const std::vector<moira_plan> &abi, bool &any);
+              const std::vector<moira_plan> &abi);
   Status agree(const EntrySpec &entry, const std::vector<moira_plan> &abi,
                uint64_t &stale);
   Status list(Group &group);
@@ -75,7 +75,8 @@ private:
   ParameterTable &parameters;
   Communicator *communicator = nullptr;
   std::vector<Group> groups;
-  Placement step; ///< of the group that is listed
+  bool any = false; ///< whether the step has shadows
+  Placement step;   ///< of the group that is listed
   std::vector<Word> words;
 };
 

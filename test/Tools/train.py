@@ -91,11 +91,20 @@ near(losses("switched"), losses("plain"), 1e-5)
 train("parts", "--steps=20", "--threads=1", "--batch=3", "--accumulate=2")
 near(losses("parts"), losses("plain"), 1e-4)
 for ranks, options in ((2, []), (4, ["--switch-plans"]),
-                       (2, ["--r=0", "--slot-table=permuted:3"])):
+                       (2, ["--r=0", "--slot-table=permuted:3"]),
+                       (4, ["--spare-slots=1", "--plan-random=3"]),
+                       (2, ["--variants=r=auto rows=decode", "--adapt=measured",
+                            f"--statistics={FOLDER / 'adapt.jsonl'}"])):
     train("ranks", "--steps=20", f"--ranks={ranks}", *options)
     near(losses("ranks"), losses("plain"), 2e-4)
     for a, b in zip(lines("ranks"), lines("plain")):
         assert abs(a["norm"] - b["norm"]) < 1e-3 * b["norm"], (a, b)
+
+# Any plan in each step, and those that the loads decide: they change.
+rows = [json.loads(line)
+        for line in (FOLDER / "adapt.jsonl").read_text().splitlines()]
+plans = {row["variant"] for row in rows if row["entry"] == "main"}
+assert len(rows) == 2 * 2 * 20 and len(plans) > 1, (len(rows), plans)
 
 # Killed while it saves, again and again.
 random.seed(7)

@@ -13,6 +13,7 @@
 #include "support/Adapt.h"
 #include "support/CommandLine.h"
 #include "support/Devices.h"
+#include "support/Twin.h"
 
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -97,6 +98,12 @@ struct CommandLine {
       cl::desc("Put several variants into the bundle: \"r=auto "
                "schedule=equal,groups rows=decode,prefill\" is all that are "
                "legal; r takes numbers, too")};
+  cl::opt<bool> qualify{
+      "qualify", cl::cat(category),
+      cl::desc(
+          "With --variants: run every variant on a twin of the program "
+          "with small tensors and say in the bundle which gave the bits of "
+          "the decomposed program")};
   cl::opt<std::string> remarks{
       "remarks-filter", cl::value_desc("regex"), cl::cat(category),
       cl::desc("Print remarks of these categories, such as moe-variants, "
@@ -420,6 +427,24 @@ static llvm::Expected<Phase> readPhase(const CommandLine &line,
   return *phase;
 }
 
+/// Notes in the manifest of a merged module what the program's twin shows.
+static llvm::Error qualify(mlir::ModuleOp source, mlir::ModuleOp merged,
+                           const JitOptions &options,
+                           const VariantOptions &variants) {
+  llvm::Expected<TwinOutcome> outcome = checkTwin(source, options, variants);
+  if (!outcome)
+    return outcome.takeError();
+  llvm::Expected<std::string> text = getManifest(merged);
+  if (!text)
+    return text.takeError();
+  text = addOutcome(*text, *outcome);
+  if (!text)
+    return text.takeError();
+  merged->setAttr("moira.manifest",
+                  mlir::StringAttr::get(merged->getContext(), *text));
+  return llvm::Error::success();
+}
+
 static llvm::Error run(const CommandLine &line) {
   if (!line.calibration.empty() && !line.describe)
     return llvm::createStringError(
@@ -447,6 +472,9 @@ static llvm::Error run(const CommandLine &line) {
       readVariants(line, options->pipeline);
   if (!variants)
     return variants.takeError();
+  if (line.qualify && !*variants)
+    return llvm::createStringError(
+        "--qualify: expected --variants beside it, got none");
   llvm::Expected<Phase> phase = readPhase(line, variants->has_value());
   if (!phase)
     return phase.takeError();
@@ -467,6 +495,9 @@ static llvm::Error run(const CommandLine &line) {
     auto merged = lowerVariants(**module, *options, **variants);
     if (!merged)
       return merged.takeError();
+    if (line.qualify)
+      if (llvm::Error error = qualify(**module, **merged, *options, **variants))
+        return error;
     *module = std::move(*merged);
   } else if (llvm::Error error = compiler->lower(**module, *phase)) {
     return error;

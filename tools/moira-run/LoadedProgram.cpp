@@ -153,6 +153,8 @@ LoadedProgram::compileAs(const CompileAs &as) const {
   jit.pipeline.tokenBlocks = as.tokenBlocks ? entry().ranks : 0;
   // The order of sums that the ranks have.
   if (jit.pipeline.hiddenBlocks == 0)
+    jit.pipeline.hiddenBlocks = main->manifest().hiddenBlocks;
+  if (jit.pipeline.hiddenBlocks == 0)
     jit.pipeline.hiddenBlocks = countHiddenBlocks(*module, entry().ranks);
   return compile(*module, jit);
 }

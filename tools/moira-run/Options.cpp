@@ -69,6 +69,10 @@ struct CommandLine {
       cl::desc("Compile several variants: \"r=auto schedule=equal,groups "
                "rows=decode,prefill\" is all that are legal; --r and "
                "--schedule, or --variant, choose among them")};
+  cl::opt<bool> qualify{
+      "qualify", cl::cat(category),
+      cl::desc("Run every variant and compare it with the decomposed program; "
+               "a bundle (with --source) then says which have passed here")};
   cl::opt<std::string> entry{
       "entry", cl::value_desc("function"), cl::cat(category),
       cl::desc("Function to run (default: the public one, or @main)")};
@@ -196,6 +200,24 @@ static llvm::Error readCache(const CommandLine &line, RunOptions &options) {
   return llvm::Error::success();
 }
 
+/// All variants of one program, once.
+static llvm::Error checkQualify(const CommandLine &line,
+                                const RunOptions &options) {
+  if (!options.qualify)
+    return llvm::Error::success();
+  for (const cl::Option *other :
+       {(const cl::Option *)&line.variant, (const cl::Option *)&line.repeat,
+        (const cl::Option *)&line.output, (const cl::Option *)&line.verify})
+    if (other->getNumOccurrences() > 0)
+      return llvm::createStringError("--qualify: expected no --" +
+                                     other->ArgStr + " beside it, got one");
+  if (options.isBundle && options.source.empty())
+    return llvm::createStringError(
+        options.program + ": expected --source FILE.mlir to qualify a bundle "
+                          "against, got none");
+  return llvm::Error::success();
+}
+
 static llvm::Error readSymbols(const CommandLine &line, RunOptions &options) {
   for (const std::string &reader : line.jitSymbols)
     if (reader == "gdb")
@@ -213,6 +235,8 @@ static llvm::Error readSymbols(const CommandLine &line, RunOptions &options) {
 
 static llvm::Error checkTogether(const CommandLine &line,
                                  const RunOptions &options) {
+  if (llvm::Error error = checkQualify(line, options))
+    return error;
   if (options.isBundle && options.verify && options.source.empty())
     return llvm::createStringError(
         options.program + ": expected --source FILE.mlir to verify a bundle "
@@ -295,6 +319,8 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.jit.pipeline.disabledFusions = *disabled;
   if (llvm::Error error = readVerify(line, options))
     return error;
+  options.qualify = line.qualify;
+  options.verify |= options.qualify;
   if (llvm::Error error = readNumbers(line, options))
     return error;
   if (llvm::Error error = line.grid.read(options.grid))

@@ -44,7 +44,8 @@ struct RunOptions {
   int64_t verifyRows = 0; ///< 0: all
   int64_t repeat = 0;     ///< runs after the first
   bool json = false;
-  std::string variant; ///< empty: chosen by rows
+  std::string variant;  ///< empty: chosen by rows
+  bool qualify = false; ///< run and verify every variant
   /// Variants to compile a program to; nothing: one form of it.
   std::optional<VariantOptions> variants;
   int threads = 0;

@@ -70,6 +70,12 @@ PlanComparison::create(const EntrySpec &entry, const Grid &grid, bool training,
                                     known ? *known : made->calibration);
     if (!model.ok())
       return toError(model.status());
+    if ((*model)->groupSize() != group->groups().groupSize)
+      return llvm::createStringError(
+          "--compare-plans: expected a topology with groups of " +
+          llvm::Twine(group->groups().groupSize) +
+          " ranks, as --ranks-per-node says, got groups of " +
+          llvm::Twine((*model)->groupSize()));
     space.hierarchical = (*model)->hasHierarchical();
     if (known)
       layer->model = std::move(*model);

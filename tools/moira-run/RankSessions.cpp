@@ -7,6 +7,7 @@
 #include "Weights.h"
 
 #include "base/Pool.h"
+#include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "session/StepPlan.h"
 #include "support/CommandLine.h"
@@ -87,6 +88,17 @@ llvm::Error RankSessions::setPlan(const PlanOptions &newPlan,
     if (Status status = setShadows(*session, plan, shadows, nullptr);
         !status.ok())
       return toError(status);
+  return llvm::Error::success();
+}
+
+llvm::Error RankSessions::setRebalance(const std::string &entry,
+                                       int64_t steps) {
+  rebalance = steps;
+  stepsDone.assign(sessions.size(), 0);
+  for (auto &session : sessions)
+    if (Status status = session->countLoads(entry, RebalanceOptions());
+        !status.ok())
+      return toError(status.within("--rebalance"));
   return llvm::Error::success();
 }
 
@@ -177,6 +189,8 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
       if (choices.random)
         MOIRA_RETURN_IF_ERROR(
             forceRandom(session, entry, *choices.random, stepsRun + i));
+      if (choices.adapt)
+        MOIRA_RETURN_IF_ERROR(session.announceTokens(entry, inputs.tokens()));
       auto started = steady_clock::now();
       MOIRA_RETURN_IF_ERROR(runOnce(place, entry, views));
       double passed =
@@ -185,6 +199,8 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
       if (shadows.hottest > 0)
         MOIRA_RETURN_IF_ERROR(
             setShadows(session, plan, shadows, &rows.front()));
+      if (rebalance > 0 && ++stepsDone[place] % rebalance == 0)
+        MOIRA_RETURN_IF_ERROR(session.rebalance(entry).status());
       double counted = 0;
       for (const StepRow &row : rows)
         counted += row.total;
@@ -267,12 +283,9 @@ llvm::Expected<StepRow> RankSessions::sumStep() const {
 int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
   int64_t rows = 0;
   StepRow step = lastStep(rank);
+  const Session &session = *sessions.front();
+  LayerPlans plans(session.manifest(), grid.ranks());
   const int32_t copies = entry.variants[step.variant].copies;
-  Result<LayerPlans> plans =
-      LayerPlans(sessions.front()->manifest(), grid.ranks())
-          .with(std::nullopt, plan);
-  if (!plans.ok())
-    return 0;
   for (const LayerRow &row : step.layers)
     for (const LayerSpec &layer : entry.layers) {
       if (layer.index != row.layer || !layer.placement || copies == 0 ||
@@ -288,7 +301,9 @@ int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
       ExchangeLayout layout;
       LayerRun run;
       run.shadows = row.shadows;
-      if (!plans->writeTable(row.layer, run).ok())
+      Result<LayerPlans> placed =
+          plans.withTable(row.layer, session.slotTable(row.layer));
+      if (!placed.ok() || !placed->writeTable(row.layer, run).ok())
         continue;
       const int32_t *table = run.table.empty() ? nullptr : run.table.data();
       if (placement.set(exchange.placement, table, grid.ranks()).ok() &&
@@ -380,18 +395,23 @@ RankSessions::joinRows(const TensorSpec &spec, size_t index,
   // What is not of tokens is the same on all ranks.
   if (grid.ranks() == 1 || !hasTokens(spec))
     return parts[0][index];
-  auto whole = makeWhole(parts[0][index], inputs.tokens());
+  auto perToken = countRowsPerToken(index, parts, inputs);
+  if (!perToken)
+    return perToken.takeError();
+  int64_t all = inputs.tokens() * *perToken;
+  auto whole = makeWhole(parts[0][index], all);
   if (!whole.ok())
     return toError(whole.status());
   int64_t rowBytes = compactBytes(whole->dtype, whole->shape).value() /
-                     std::max<int64_t>(1, inputs.tokens());
+                     std::max<int64_t>(1, all) * *perToken;
   auto *data = static_cast<char *>(whole->data);
   for (int rank : grid.local()) {
     const ResultTensor &part = parts[placeOf(rank)][index];
     Rows rows = inputs.rowsOf(rank);
-    if (part.shape[0] != rows.count)
+    if (part.shape[0] != rows.count * *perToken)
       return llvm::createStringError(
-          "result " + llvm::Twine(index) + ": expected the " +
+          "result " + llvm::Twine(index) + ": expected " +
+          llvm::Twine(rows.count * *perToken) + " rows of the " +
           llvm::Twine(rows.count) + " tokens of rank " + llvm::Twine(rank) +
           ", got " + llvm::Twine(part.shape[0]));
     if (rows.count > 0)
@@ -414,7 +434,8 @@ RankSessions::joinRows(const TensorSpec &spec, size_t index,
 llvm::Expected<std::vector<ResultTensor>>
 RankSessions::joinResults(const EntrySpec &entry, const Inputs &inputs) {
   std::vector<ResultTensor> joined;
-  for (size_t i = 0; i < results[0].size(); ++i) {
+  // Residuals are for a way back, each rank's for its own.
+  for (int64_t i = 0; i < entry.ownResults(); ++i) {
     auto whole = joinRows(entry.results[i], i, results, inputs);
     if (!whole)
       return whole.takeError();

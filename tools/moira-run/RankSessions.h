@@ -52,6 +52,8 @@ public:
   llvm::Error setVariant(const std::string &entry, const std::string &variant);
   llvm::Error setPlan(const runtime::PlanOptions &plan,
                       const ShadowChoice &shadows);
+  /// Moves experts after each so many steps of an entry.
+  llvm::Error setRebalance(const std::string &entry, int64_t steps);
   /// Makes them decide, where the options say so.
   llvm::Error adapt(const std::string &entry, const RunOptions &options);
   /// After the last step: writes what was learned and what steps took.
@@ -101,6 +103,10 @@ private:
   }
   Status runOnce(size_t place, const std::string &entry,
                  const std::vector<runtime::TensorView> &views);
+  llvm::Expected<int64_t> countRowsPerToken(
+      size_t index,
+      const std::vector<std::vector<runtime::ResultTensor>> &parts,
+      const Inputs &inputs);
   llvm::Expected<runtime::ResultTensor>
   joinRows(const runtime::TensorSpec &spec, size_t index,
            std::vector<std::vector<runtime::ResultTensor>> &parts,
@@ -118,6 +124,8 @@ private:
   std::vector<double> backTimes;
   runtime::PlanOptions plan; ///< without shadows
   ShadowChoice shadows;
+  int64_t rebalance = 0;
+  std::vector<int64_t> stepsDone; ///< by session
   runtime::PartSeconds seconds{};
   mutable std::mutex mutex; ///< of `seconds`
 };

@@ -213,4 +213,5 @@ void Report::print(llvm::raw_ostream &stream) const {
   stream << explanation;
   if (verification)
     printVerification(*verification, stream);
+  printQualified(qualified, stream);
 }

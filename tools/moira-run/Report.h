@@ -4,6 +4,7 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_REPORT_H
 #define MOIRA_TOOLS_MOIRA_RUN_REPORT_H
 
+#include "Qualify.h"
 #include "RankSessions.h"
 #include "Verify.h"
 
@@ -40,6 +41,8 @@ struct Report {
   runtime::MemoryFigures memory;
   int64_t weightBytes = 0;
   std::optional<Verification> verification;
+
+  std::vector<VariantRun> qualified; ///< with --qualify
 
   /// Why the last step ran with its plans, for people and as JSON; empty:
   /// nobody asked.

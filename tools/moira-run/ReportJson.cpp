@@ -111,5 +111,7 @@ void Report::printJson(llvm::raw_ostream &stream) const {
     object["explain"] = llvm::cantFail(json::parse(explanationJson));
   if (verification)
     object["verify"] = verificationToJson(*verification);
+  if (!qualified.empty())
+    object["variants"] = qualifiedToJson(qualified);
   stream << llvm::formatv("{0:2}\n", json::Value(std::move(object)));
 }

@@ -12,10 +12,10 @@
 
 namespace moira::tools {
 
-/// As SVG, from above: the time of each fixed plan as a thin line, of the one
-/// that is best over all steps, and of the run; the plans that ran, as a strip
-/// of colours; shares of the first layer's experts. Needs the times of fixed
-/// plans.
+/// As SVG, from above: the time of every plan as a thin line, of the one that
+/// is best over all steps without shadows, and of the run; the plans that ran,
+/// as a strip of colours; shares of the first layer's experts. Needs the times
+/// of all plans.
 std::string drawSteps(const StepTable &table);
 
 } // namespace moira::tools

@@ -86,17 +86,17 @@ std::string StepTable::line(const StepRecord &record) const {
       record.imbalance, formatSeconds(record.seconds),
       std::isnan(record.predicted) ? "" : formatSeconds(record.predicted),
       record.plan);
-  if (!std::isnan(record.best))
-    text += llvm::formatv("  (best fixed {0}: {1})", formatSeconds(record.best),
-                          record.bestPlan);
+  if (!std::isnan(record.least))
+    text += llvm::formatv("  (least {0}: {1})", formatSeconds(record.least),
+                          record.leastPlan);
   return text;
 }
 
 void StepTable::add(StepRecord record) {
   if (!record.fixed.empty()) {
     auto least = std::min_element(record.fixed.begin(), record.fixed.end());
-    record.best = *least;
-    record.bestPlan = plans[least - record.fixed.begin()];
+    record.least = *least;
+    record.leastPlan = plans[least - record.fixed.begin()];
   }
   steps.push_back(std::move(record));
   if (quiet)
@@ -131,9 +131,9 @@ json::Array StepTable::toJson() const {
                         {"seconds", record.seconds},
                         {"predicted", number(record.predicted)},
                         {"counts", std::move(counts)}};
-    if (!std::isnan(record.best)) {
-      object["best_fixed"] = record.bestPlan;
-      object["best_fixed_seconds"] = record.best;
+    if (!std::isnan(record.least)) {
+      object["least"] = record.leastPlan;
+      object["least_seconds"] = record.least;
       object["fixed_seconds"] = json::Array(record.fixed);
       if (!record.fixedPredicted.empty())
         object["fixed_predicted"] = json::Array(record.fixedPredicted);

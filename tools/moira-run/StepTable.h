@@ -28,9 +28,9 @@ struct StepRecord {
   int64_t dropped = 0;  ///< rows, of all layers
   double seconds = 0;
   double predicted = NAN; ///< by who chose the plan; NaN: nobody did
-  /// The fixed plan that would have been fastest; NaN and empty: not asked for.
-  double best = NAN;
-  std::string bestPlan;
+  /// The plan that would have been fastest; NaN and empty: not asked for.
+  double least = NAN;
+  std::string leastPlan;
   std::vector<double> fixed;          ///< seconds of every fixed plan; or empty
   std::vector<double> fixedPredicted; ///< by the model; or empty
   std::vector<std::vector<int32_t>> counts; ///< rows by layer and expert

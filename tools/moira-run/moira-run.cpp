@@ -55,6 +55,7 @@ private:
   llvm::Expected<int> measure();
   llvm::Error runSteps();
   llvm::Error gather();
+  llvm::Error runVariants();
   void describe();
   llvm::Error explain();
   llvm::Error finish();
@@ -156,6 +157,10 @@ llvm::Error Run::plan() {
   plan.slotTable = std::move(*table);
   if (llvm::Error error = sessions->setPlan(plan, options.grid.shadows))
     return error;
+  if (options.grid.rebalance > 0)
+    if (llvm::Error error =
+            sessions->setRebalance(entryName(), options.grid.rebalance))
+      return error;
   return sessions->adapt(entryName(), options);
 }
 
@@ -279,6 +284,25 @@ llvm::Error Run::gather() {
   return llvm::Error::success();
 }
 
+/// One step in each variant.
+llvm::Error Run::runVariants() {
+  for (const VariantSpec &variant : program->entry().variants) {
+    if (llvm::Error error = sessions->setVariant(entryName(), variant.name))
+      return error;
+    if (llvm::Error error = runSteps())
+      return error;
+    if (llvm::Error error = gather())
+      return error;
+    VariantRun &run = report.qualified.emplace_back();
+    run.variant = variant.name;
+    run.numerics = variant.numerics;
+    run.seconds = report.firstSeconds;
+    run.results = std::move(results);
+    run.gradients = std::move(gradients);
+  }
+  return llvm::Error::success();
+}
+
 void Run::describe() {
   const EntrySpec &entry = program->entry();
   const Manifest &manifest = program->program().manifest();
@@ -332,7 +356,15 @@ llvm::Error Run::explain() {
 
 /// What only the first process does, after all ranks have ended.
 llvm::Error Run::finish() {
-  if (options.verify) {
+  if (options.qualify) {
+    if (llvm::Error error =
+            qualify(*program, options, *inputs, report.qualified, progress))
+      return error;
+    if (options.isBundle)
+      if (llvm::Error error =
+              writeQualified(options, program->entry(), report.qualified))
+        return error;
+  } else if (options.verify) {
     auto verification = verify(*program, options, *inputs, results,
                                gradients ? &*gradients : nullptr, progress);
     if (!verification)
@@ -370,10 +402,15 @@ llvm::Expected<int> Run::run() {
       return error;
     if (!options.calibrate.empty())
       return measure();
-    if (llvm::Error error = runSteps())
-      return error;
-    if (llvm::Error error = gather())
-      return error;
+    if (options.qualify) {
+      if (llvm::Error error = runVariants())
+        return error;
+    } else {
+      if (llvm::Error error = runSteps())
+        return error;
+      if (llvm::Error error = gather())
+        return error;
+    }
     if (llvm::Error error = grid->writeTrace(options.grid.trace))
       return error;
     if (llvm::Error error = sessions->finishAdapting(entryName()))
@@ -388,7 +425,10 @@ llvm::Expected<int> Run::run() {
   if (grid->isFirst())
     if (llvm::Error error = finish())
       return error;
-  return report.verification && !report.verification->passed() ? 1 : 0;
+  bool failed = report.verification && !report.verification->passed();
+  for (const VariantRun &run : report.qualified)
+    failed |= grid->isFirst() && !run.passed;
+  return failed ? 1 : 0;
 }
 
 int main(int argc, char **argv) {

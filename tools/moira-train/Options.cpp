@@ -110,6 +110,9 @@ struct CommandLine {
              "Draw what share of its rows each expert got, step by step"};
   Flag switchPlans{*this, "switch-plans",
                    "Run every step with another legal plan"};
+  Text variants{*this, "variants", "", "list",
+                "Compile several variants: \"r=auto schedule=equal,groups "
+                "rows=decode,prefill\" is all that are legal"};
   Flag recompute{*this, "moe-recompute",
                  "Keep less of the forward pass, and compute it again"};
   Text threads{*this, "threads", "0", "number", "Default: one per processor"};
@@ -130,6 +133,7 @@ struct CommandLine {
   Flag noCache{*this, "no-cache", "Keep no compiled programs"};
   Flag quiet{*this, "quiet", "Print the last line only"};
   RankCommandLine grid{category};
+  AdaptCommandLine adapt{category};
 };
 } // namespace
 
@@ -293,6 +297,11 @@ llvm::Expected<TrainOptions> tools::parseOptions(int argc, char **argv) {
     return error;
   if (llvm::Error error = line.grid.read(options.grid))
     return error;
+  if (llvm::Error error = line.adapt.read(options.adapt))
+    return error;
+  if (options.switchPlans && options.adapt.adapt)
+    return llvm::createStringError(
+        "--switch-plans: expected no --adapt beside it, got one");
   if (line.seq.getNumOccurrences() > 0)
     if (llvm::Error error = readInto(options.sequence, line.seq, 1, 1 << 24))
       return error;
@@ -313,5 +322,11 @@ llvm::Expected<TrainOptions> tools::parseOptions(int argc, char **argv) {
   pipeline.schedule = options.grid.schedule;
   if (options.grid.hiddenBlocks > 0)
     pipeline.hiddenBlocks = options.grid.hiddenBlocks;
+  if (line.variants.getNumOccurrences() > 0) {
+    options.variants.emplace();
+    if (llvm::Error error = parseVariants(line.variants.getValue(),
+                                          *options.variants, pipeline))
+      return error;
+  }
   return options;
 }

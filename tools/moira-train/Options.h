@@ -4,11 +4,14 @@
 #ifndef MOIRA_TOOLS_MOIRA_TRAIN_OPTIONS_H
 #define MOIRA_TOOLS_MOIRA_TRAIN_OPTIONS_H
 
+#include "support/Adapt.h"
 #include "support/RankOptions.h"
 
+#include "moira/JIT/Variants.h"
 #include "moira/jit.h"
 #include "session/Optimizer.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +61,9 @@ struct TrainOptions {
 
   bool switchPlans = false;
   RankOptions grid;
+  AdaptChoices adapt;
+  /// Variants to compile to; nothing: one form of the program.
+  std::optional<VariantOptions> variants;
   int threads = 0;
   int64_t memoryLimit = 0;
   bool quiet = false;

@@ -7,6 +7,7 @@
 #include "base/Pool.h"
 #include "io/CheckpointSource.h"
 #include "session/Checkpoint.h"
+#include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "support/CommandLine.h"
 #include "support/SlotTable.h"
@@ -95,6 +96,10 @@ Trainer::create(std::shared_ptr<const Program> program,
   made->entry = &manifest.entries[index];
   if (llvm::Error error = made->checkSignature())
     return error;
+  auto statistics = openStatistics(grid, options.adapt);
+  if (!statistics)
+    return statistics.takeError();
+  made->statistics = std::move(*statistics);
   size_t ranks = grid.local().size();
   for (int rank : grid.local()) {
     SessionOptions session;
@@ -105,6 +110,7 @@ Trainer::create(std::shared_ptr<const Program> program,
     session.memoryLimit = options.memoryLimit;
     session.statisticsSteps = 1;
     session.communicator = grid.communicator(rank);
+    session.sinks = sinksOf(made->statistics, manifest, rank);
     auto created = Session::create(program, session);
     if (!created.ok())
       return toError(created.status().within(options.program));
@@ -121,7 +127,24 @@ Trainer::create(std::shared_ptr<const Program> program,
   made->lastRows.resize(ranks);
   if (Status status = made->setPlan(); !status.ok())
     return toError(status);
+  if (llvm::Error error =
+          startAdapting(grid, made->sessions, made->entry->name, options.grid,
+                        /*variant=*/"", options.adapt))
+    return error;
+  for (auto &session : made->sessions)
+    if (options.grid.rebalance > 0)
+      if (Status status =
+              session->countLoads(made->entry->name, RebalanceOptions());
+          !status.ok())
+        return toError(status.within("--rebalance"));
   return made;
+}
+
+llvm::Error Trainer::finishAdapting() const {
+  if (statistics)
+    if (Status status = statistics->flush(); !status.ok())
+      return toError(status.within("--statistics"));
+  return saveLearned(grid, sessions, entry->name, options.adapt);
 }
 
 llvm::Error Trainer::bind() {
@@ -292,6 +315,18 @@ Status Trainer::sumLoads(TrainStep &result) const {
   return Status();
 }
 
+/// What a forward step ran with, where that was decided in the step.
+std::string Trainer::describePlan(const StepRow &row) const {
+  if (!options.adapt.adapt)
+    return "";
+  std::string text = entry->variants[row.variant].name;
+  for (const LayerRow &layer : row.layers)
+    text += concat(", layer ", layer.layer, ": degree ", layer.plan.degree,
+                   layer.plan.exchange ? " hierarchical" : " linear", ", ",
+                   layer.shadows.size(), " shadows (", layer.reason, ")");
+  return text;
+}
+
 Status Trainer::runStep(int rank, const std::vector<Batch> &parts,
                         TrainStep &result) {
   Session &own = session(rank);
@@ -299,11 +334,15 @@ Status Trainer::runStep(int rank, const std::vector<Batch> &parts,
   for (const Batch &batch : parts) {
     std::vector<ResultTensor> results, ofInputs;
     std::shared_ptr<const Residuals> residuals;
+    if (options.adapt.random)
+      MOIRA_RETURN_IF_ERROR(
+          forceRandom(own, entry->name, *options.adapt.random, stepNumber));
     MOIRA_RETURN_IF_ERROR(
         own.forward(entry->name, inputsOf(batch, rank), results, residuals));
     MOIRA_RETURN_IF_ERROR(readResults(results, result));
     StepRow row = own.statistics().back();
     addLoads(row, result);
+    result.plan = describePlan(row);
     lastRows[rank - grid.local().front()] = std::move(row);
     MOIRA_RETURN_IF_ERROR(
         own.accumulate(*residuals, resultGradients, ofInputs));
@@ -321,7 +360,12 @@ Status Trainer::runStep(int rank, const std::vector<Batch> &parts,
       update.gradientScale *=
           std::min(1.0, options.clip / (result.norm + 1e-6));
   }
-  return own.update(update);
+  MOIRA_RETURN_IF_ERROR(own.update(update));
+  // Nothing is on its way between two steps.
+  if (options.grid.rebalance == 0 ||
+      (stepNumber + 1) % options.grid.rebalance != 0)
+    return Status();
+  return own.rebalance(entry->name).status();
 }
 
 llvm::Expected<TrainStep> Trainer::step(int64_t number,
@@ -352,7 +396,8 @@ llvm::Expected<TrainStep> Trainer::step(int64_t number,
       std::chrono::duration<double>(steady_clock::now() - started).count();
   result.step = number;
   result.loss = result.results.empty() ? 0 : result.results[0];
-  result.plan = *plan;
+  if (!plan->empty())
+    result.plan = *plan;
   for (size_t i = 1; i < ofRanks.size(); ++i)
     for (size_t layer = 0; layer < result.loads.size(); ++layer)
       for (size_t e = 0; e < result.loads[layer].size(); ++e)

@@ -21,7 +21,7 @@ struct TrainStep {
   double norm = -1;            ///< of all gradients; -1: not computed
   double rate = 0;             ///< learning rate
   double seconds = 0;
-  std::string plan; ///< what it ran with, where plans are switched
+  std::string plan; ///< what it ran with, where plans change
   std::vector<std::vector<int64_t>> loads; ///< rows by layer and expert
 };
 
@@ -50,6 +50,12 @@ public:
   runtime::Session &session(int rank) {
     return *sessions[rank - grid.local().front()];
   }
+  /// After the last step: writes what was learned and what steps took.
+  llvm::Error finishAdapting() const;
+  /// Why the last step ran with its plans.
+  llvm::Expected<std::string> explain() const {
+    return explainText(*sessions.front(), entry->name);
+  }
   runtime::MemoryFigures memory() const;
   int64_t parameters() const;
 
@@ -62,6 +68,7 @@ private:
   llvm::Expected<std::string> choosePlan(int64_t step);
   /// A rank's part of a batch, as inputs of the entry.
   std::vector<runtime::TensorView> inputsOf(const Batch &batch, int rank) const;
+  std::string describePlan(const runtime::StepRow &row) const;
   Status runStep(int rank, const std::vector<Batch> &parts, TrainStep &result);
   Status readResults(const std::vector<runtime::ResultTensor> &results,
                      TrainStep &result) const;
@@ -74,7 +81,8 @@ private:
   const runtime::EntrySpec *entry = nullptr;
   int64_t sequenceLength = 0;
   std::vector<std::unique_ptr<runtime::Session>> sessions;
-  runtime::PlanOptions plan;              ///< without shadows
+  std::shared_ptr<runtime::JsonLinesFile> statistics; ///< null: none
+  runtime::PlanOptions plan;                          ///< without shadows
   std::vector<runtime::StepRow> lastRows; ///< of the last forward step, by rank
   /// Gradients of results: 1 for the loss, 0 for others.
   std::vector<std::vector<char>> seeds;

@@ -59,7 +59,12 @@ llvm::Error Run::compileProgram() {
     return module.takeError();
   JitOptions jit = options.jit;
   jit.pipeline.ranks = launch.ranks(options.grid);
-  auto compiled = compile(**module, jit);
+  auto compileAll = [&] {
+    VariantOptions variants = *options.variants;
+    variants.grids = {jit.pipeline.ranks};
+    return compileVariants(**module, jit, variants);
+  };
+  auto compiled = options.variants ? compileAll() : compile(**module, jit);
   if (!compiled)
     return compiled.takeError();
   program = *compiled;
@@ -161,9 +166,17 @@ llvm::Error Run::train() {
         return error;
     progress.update(step + 1, options.steps);
   }
+  if (llvm::Error error = trainer->finishAdapting())
+    return error;
   printEnd(
       last,
       std::chrono::duration<double>(steady_clock::now() - started).count());
+  if (options.adapt.explain && grid->isFirst()) {
+    llvm::Expected<std::string> text = trainer->explain();
+    if (!text)
+      return text.takeError();
+    llvm::outs() << *text;
+  }
   return grid->isFirst() ? log.finish() : llvm::Error::success();
 }
 

@@ -165,7 +165,9 @@ llvm::Error tools::enableRemarks(mlir::MLIRContext &context,
         "--remarks-filter: expected a regular expression, got '" + filter +
         "' (" + error + ")");
   mlir::remark::RemarkCategories categories;
-  categories.all = filter.str();
+  for (auto *kind : {&categories.passed, &categories.missed,
+                     &categories.analysis, &categories.failed})
+    *kind = filter.str();
   if (mlir::failed(mlir::remark::enableOptimizationRemarks(
           context, nullptr,
           std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories,

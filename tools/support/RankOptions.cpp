@@ -70,6 +70,11 @@ RankCommandLine::RankCommandLine(cl::OptionCategory &category)
               cl::desc("Experts that all ranks hold, in --spare-slots: a list "
                        "of numbers, or in each step those with most rows in "
                        "the step before")),
+      rebalance("rebalance", cl::init("0"), cl::value_desc("steps"),
+                cl::cat(category),
+                cl::desc("Move experts, after each so many steps, to where "
+                         "their loads want them, with copies in --spare-slots "
+                         "(default: never)")),
       spareSlots("spare-slots", cl::init("0"), cl::value_desc("number"),
                  cl::cat(category),
                  cl::desc("Slots of each rank beyond those that the experts "
@@ -127,6 +132,9 @@ static llvm::Error readNumbers(const RankCommandLine &line,
     return error;
   if (llvm::Error error =
           readInto(options.spareSlots, line.spareSlots, 0, maxRanks))
+    return error;
+  if (llvm::Error error =
+          readInto(options.rebalance, line.rebalance, 0, 1 << 30))
     return error;
   if (llvm::Error error =
           readInto(options.hiddenBlocks, line.hiddenBlocks, 1, maxRanks))

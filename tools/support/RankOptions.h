@@ -33,6 +33,7 @@ struct RankOptions {
   double timeoutSeconds = 60;
   std::string slotTable; ///< file or "permuted:SEED"; empty: in order
   ShadowChoice shadows;
+  int64_t rebalance = 0; ///< steps between moves of experts; 0: none
   std::string communicator = "auto";
   std::vector<int64_t> tokens; ///< by rank; empty: split evenly
   /// Of the program that is compiled: what `pipeline` takes over.
@@ -56,7 +57,7 @@ struct RankCommandLine {
 
   llvm::cl::opt<std::string> ranks, ranksPerNode, copies, degree, exchange,
       schedule, clock, topology, clockCalibration, trace, timeout, slotTable,
-      shadows, spareSlots, hiddenBlocks, communicator;
+      shadows, rebalance, spareSlots, hiddenBlocks, communicator;
 };
 
 /// Reads "5,0,7,3".

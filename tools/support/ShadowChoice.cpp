@@ -37,16 +37,16 @@ llvm::Expected<ShadowChoice> tools::parseShadows(llvm::StringRef text) {
 Status tools::setShadows(Session &session, PlanOptions plan,
                          const ShadowChoice &choice, const StepRow *last) {
   plan.shadows = choice.experts;
-  MOIRA_RETURN_IF_ERROR(session.setPlan(plan).within("--shadows"));
-  if (!last || choice.hottest == 0)
-    return Status();
+  if (!last)
+    return session.setPlan(plan).within("--shadows");
   std::vector<int64_t> loads;
   for (const LayerRow &row : last->layers) {
-    if (row.matrix.empty())
-      continue;
     int experts = static_cast<int>(row.counts.size());
-    orderByLoad(row.matrix.data(), int(row.matrix.size()) / experts, experts,
-                choice.hottest, loads, plan.shadows);
+    if (choice.hottest > 0 && experts > 0)
+      orderByLoad(row.matrix.data(), int(row.matrix.size()) / experts, experts,
+                  choice.hottest, loads, plan.shadows);
+    // Weights may have moved from where they were bound.
+    plan.slotTable = session.slotTable(row.layer);
     MOIRA_RETURN_IF_ERROR(session.setPlan(row.layer, plan).within("--shadows"));
   }
   return Status();

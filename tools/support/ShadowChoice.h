@@ -20,8 +20,9 @@ struct ShadowChoice {
 /// Reads the value of --shadows: "0,3", "hottest:2" or nothing.
 llvm::Expected<ShadowChoice> parseShadows(llvm::StringRef text);
 
-/// Sets a plan with the choice's experts. `last` is the step before (null:
-/// there is none), whose layers have the rows of all ranks for all experts.
+/// Sets a plan with the choice's experts. `last` is the step before, whose
+/// layers have the rows of all ranks for all experts; without one, null,
+/// weights are to stand where the plan's table says.
 Status setShadows(runtime::Session &session, runtime::PlanOptions plan,
                   const ShadowChoice &choice, const runtime::StepRow *last);
 

@@ -45,7 +45,7 @@ std::vector<double> svg::Axis::ticks(int wanted) const {
   double distance = tickDistance(high - low, wanted);
   std::vector<double> places;
   for (double i = std::ceil(low / distance); i * distance <= high + 1e-9; ++i)
-    places.push_back(i * distance);
+    places.push_back(i * distance + 0.0); // no -0
   return places;
 }
 

@@ -95,6 +95,8 @@ protected:
     }
   }
 
+  void checkGradientOfWeights(const Dims &d, const std::string &result);
+
   /// Panels, and what reads them, in one program.
   std::string panels(const Dims &d, const std::string &hidden) {
     int64_t width = element.name == "f64" ? 32 : 64;
@@ -107,6 +109,23 @@ protected:
                          element.name);
   }
 };
+
+void GroupedMatmul::checkGradientOfWeights(const Dims &d,
+                                           const std::string &result) {
+  std::string text = llvm::formatv(
+      R"(func.func @main(%dy: tensor<?x{0}x{2}>, %x: tensor<?x{1}x{2}>,
+    %sizes: tensor<4xi32>) -> tensor<4x{0}x{1}x{3}> {{
+  %dw = moe.grouped_matmul rows(%dy, %x : tensor<?x{0}x{2}>, tensor<?x{1}x{2}>)
+      groups(%sizes : tensor<4xi32>) nk contraction -> tensor<4x{0}x{1}x{3}> {{
+  }
+  return %dw : tensor<4x{0}x{1}x{3}>
+}
+)",
+      d.n, d.k, element.name, result);
+  check(text, [&](int64_t rows) -> std::vector<Argument> {
+    return {random("dy", {rows, d.n}), random("x", {rows, d.k})};
+  });
+}
 
 TEST_P(GroupedMatmul, ForwardAndGradientOfRows) {
   for (const Dims &d : {Dims{64, 64, 2},
@@ -158,21 +177,11 @@ TEST_P(GroupedMatmul, GradientOfWeights) {
                         {17, 33, 1},
                         {5, 40, 1},
                         {1, 1, 1},
-                        {530, 130, 1}}) {
-    std::string text = llvm::formatv(
-        R"(func.func @main(%dy: tensor<?x{0}x{2}>, %x: tensor<?x{1}x{2}>,
-    %sizes: tensor<4xi32>) -> tensor<4x{0}x{1}xf32> {{
-  %dw = moe.grouped_matmul rows(%dy, %x : tensor<?x{0}x{2}>, tensor<?x{1}x{2}>)
-      groups(%sizes : tensor<4xi32>) nk contraction -> tensor<4x{0}x{1}xf32> {{
-  }
-  return %dw : tensor<4x{0}x{1}xf32>
-}
-)",
-        d.n, d.k, element.name);
-    check(text, [&](int64_t rows) -> std::vector<Argument> {
-      return {random("dy", {rows, d.n}), random("x", {rows, d.k})};
-    });
-  }
+                        {530, 130, 1}})
+    checkGradientOfWeights(d, "f32");
+  // Rounded to the type of the weights, by the kernel and after it.
+  for (const Dims &d : {Dims{70, 192, 1}, {64, 70, 1}})
+    checkGradientOfWeights(d, element.name);
 }
 
 /// Gradients in the form of their parameters: panels of several widths, and of

@@ -99,6 +99,8 @@ TEST_P(RankShadows, ChangeNoResult) {
   for (int rank = 0; rank < grid.ranks; ++rank)
     tokens.push_back(rank == 1 ? 0 : 9 + rank);
   for (bool integers : {true, false}) {
+    if (!integers && !grid.groups)
+      continue; // two grids show what rounding does
     GradientLayer layer = layerFor(grid, integers);
     auto program = compileText(layer.print(), options);
     ASSERT_TRUE(program);

@@ -253,6 +253,42 @@ TEST(LayerModel, PredictsLastingPlacements) {
 }
 
 /// Nothing of one question is left in the next.
+/// What is not cut takes the same under every plan: backward parts of programs
+/// that are compiled so.
+TEST(LayerModel, WaysBackInOneChunk) {
+  Topology topology = cluster(2, 4);
+  std::vector<int32_t> counts = loads("zipf:1", 8, 32, 512, 2);
+  LayerShape forward = layerShape(8, 32, 256, 256);
+  LayerShape training = forward;
+  training.training = training.backInOneChunk = true;
+  TiledKernel times;
+  Calibration costs = calibrate(times);
+  auto without = LayerModel::create(forward, topology, costs);
+  auto with = LayerModel::create(training, topology, costs);
+  LayerSimulator forwards(forward, topology, times);
+  LayerSimulator both(training, topology, times);
+  std::vector<double> predicted, simulated;
+  for (LayerPlan plan : {LayerPlan{1, MOIRA_SCHEDULE_EQUAL, 1, 0, 0},
+                         LayerPlan{1, MOIRA_SCHEDULE_EQUAL, 8, 0, 0},
+                         LayerPlan{1, MOIRA_SCHEDULE_GROUPS, 1, 0, 0}}) {
+    for (auto *model : {&without, &with})
+      (**model)->setLoads(counts.data(), nullptr, 0);
+    predicted.push_back((*with)->predict(plan).seconds -
+                        (*without)->predict(plan).seconds);
+    simulated.push_back(*both.run(plan, counts.data(), nullptr) -
+                        *forwards.run(plan, counts.data(), nullptr));
+  }
+  for (int i = 1; i < 3; ++i) {
+    EXPECT_NEAR(predicted[i], predicted[0], 1e-9);
+    EXPECT_NEAR(simulated[i], simulated[0], 1e-12);
+  }
+  EXPECT_NEAR(predicted[0] / simulated[0], 1, 0.05);
+  // The next prediction of a plan is not of what the way back ran with.
+  LayerPlan cut{1, MOIRA_SCHEDULE_EQUAL, 8, 0, 0};
+  EXPECT_EQ((*with)->predict(cut).seconds, (*with)->predict(cut).seconds);
+  EXPECT_NE((*with)->hash(), (*without)->hash());
+}
+
 TEST(LayerModel, AnswersInAnyOrder) {
   TiledKernel times;
   Calibration costs = calibrate(times);

@@ -159,7 +159,8 @@ TEST(EmulatedDeviceTest, refusesWrongLaunches) {
   moira_emu_module old = *image->description;
   old.version = 0;
   EXPECT_EQ(device->load(&old, 0).status().message,
-            "emulated module: expected version 1, got 0");
+            "emulated module: expected version " +
+                std::to_string(MOIRA_EMU_VERSION) + ", got 0");
   old.version = MOIRA_EMU_VERSION;
   old.functions = 1;
   EXPECT_FALSE(device->load(&old, 0).ok());

@@ -223,7 +223,10 @@ TEST(PTXTest, hasTheInstructions) {
   EXPECT_NE(old.find(".extern .shared .align 1024"), std::string::npos);
   // Static shared memory would lie below the dynamic one.
   EXPECT_EQ(count(old, ".shared .align"), 1);
-  std::string next = ptxOf(shipped[6], bytes);
+  const Shipped *bulk = llvm::find_if(shipped, [](const Shipped &kernel) {
+    return kernel.schedule.style == GPUStyle::Warpgroup;
+  });
+  std::string next = ptxOf(*bulk, bytes);
   EXPECT_GE(count(next, "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16"), 4);
   EXPECT_NE(next.find("cp.async.bulk.tensor.2d"), std::string::npos);
   EXPECT_NE(next.find("cp.async.bulk.tensor.3d"), std::string::npos);

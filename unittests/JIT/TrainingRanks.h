@@ -25,7 +25,20 @@
 
 namespace moira::test {
 
-using namespace moira::runtime;
+using runtime::Communicator;
+using runtime::DataType;
+using runtime::LayerPlacement;
+using runtime::makeInProcess;
+using runtime::PlanOptions;
+using runtime::Program;
+using runtime::Residuals;
+using runtime::ResultTensor;
+using runtime::Session;
+using runtime::SessionOptions;
+using runtime::Shape;
+using runtime::TensorView;
+using runtime::TrainingState;
+using runtime::UpdateOptions;
 
 inline constexpr int64_t features = 64, tokens = 37;
 

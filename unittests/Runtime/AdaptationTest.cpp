@@ -163,6 +163,31 @@ TEST(Adaptation, VariantsAreChosenByRowsWithinAGroup) {
             "r1-groups-prefill");
 }
 
+/// Shares of the last step, at the size of the next one.
+TEST(Adaptation, AnnouncedTokensScaleLoads) {
+  Manifest manifest = P::manifest();
+  AdaptOptions options;
+  options.selection.mode = SelectionMode::Model;
+  std::vector<double> expected;
+  for (int64_t tokens : {int64_t(-1), int64_t(P::ranks * P::experts * 2),
+                         int64_t(P::ranks * P::experts * 2000)}) {
+    auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+    ASSERT_OK(adaptation->next());
+    RankRecord record;
+    record.variants = adaptation->mask();
+    const std::vector<RankRecord> records(P::ranks, record);
+    const std::vector<int32_t> matrix(P::ranks * P::experts, 2);
+    for (int layer = 0; layer < P::layers; ++layer)
+      ASSERT_OK(adaptation->gathered(layer, records, matrix.data()).status());
+    adaptation->finish(true, 0, {1, 1}, false);
+    adaptation->announce(tokens);
+    ASSERT_OK(adaptation->next());
+    expected.push_back(adaptation->decision(0).seconds);
+  }
+  EXPECT_EQ(expected[0], expected[1]);
+  EXPECT_GT(expected[2], expected[0]);
+}
+
 TEST(Adaptation, LayersMustTellTheirCounts) {
   Manifest manifest = P::manifest();
   auto adaptation = make(manifest, {0, P::ranks, 1}, {});

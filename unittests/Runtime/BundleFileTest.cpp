@@ -8,7 +8,9 @@
 #include "session/BundleFormat.h"
 
 #include <cstring>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -304,4 +306,22 @@ TEST_F(BundleFileTest, OpenNamesThePath) {
   ASSERT_EQ(mkfifo(folder.path("pipe").c_str(), 0600), 0);
   EXPECT_EQ(BundleFile::open(folder.path("pipe")).status().code,
             MOIRA_INVALID_ARGUMENT);
+}
+
+TEST_F(BundleFileTest, APipeStaysOne) {
+  TestFolder folder;
+  std::string path = folder.path("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  ASSERT_GE(reader, 0);
+  EXPECT_OK(writeBundle(path, {"m", "code", "p"}));
+  std::vector<unsigned char> wanted = encodeBundle({"m", "code", "p"});
+  std::vector<unsigned char> got(wanted.size() + 1);
+  EXPECT_EQ(read(reader, got.data(), got.size()), ssize_t(wanted.size()));
+  got.resize(wanted.size());
+  EXPECT_EQ(got, wanted);
+  close(reader);
+  struct stat status;
+  ASSERT_EQ(lstat(path.c_str(), &status), 0);
+  EXPECT_TRUE(S_ISFIFO(status.st_mode));
 }

@@ -231,6 +231,90 @@ TEST_F(CApiAdapt, PlansOfOneLayer) {
   });
 }
 
+TEST_F(CApiAdapt, WeightsMove) {
+  onThreads([&](int rank) {
+    Rank mine(bundle, group[rank]);
+    int32_t table[6] = {};
+    int64_t count = 0, moved = -1;
+    EXPECT_CODE(moira_session_slot_table(mine.session, 0, table, 6, &count),
+                MOIRA_OK);
+    EXPECT_EQ(count, 6);
+    const std::vector<int32_t> even = {0, 1, -1, 2, 3, -1};
+    EXPECT_EQ(std::vector<int32_t>(table, table + 6), even);
+    const int32_t other[] = {3, 2, -1, 1, 0, -1};
+    ASSERT_CODE(moira_session_move_weights(mine.session, 0, other, 6),
+                MOIRA_OK);
+    EXPECT_CODE(mine.step(rank, 9), MOIRA_OK); // nothing was bound again
+    EXPECT_CODE(moira_session_slot_table(mine.session, 0, table, 1, nullptr),
+                MOIRA_OK);
+    EXPECT_EQ(table[0], 3);
+    EXPECT_EQ(table[1], 1);
+    EXPECT_CODE(moira_session_slot_table(mine.session, 9, table, 6, &count),
+                MOIRA_OK);
+    EXPECT_EQ(count, 0);
+
+    moira_rebalance_options options{};
+    options.struct_size = sizeof(options);
+    options.threshold = 1.01;
+    ASSERT_CODE(moira_session_count_loads(mine.session, nullptr, &options),
+                MOIRA_OK);
+    // Five rows for four experts: expert 0 is hot.
+    for (int i = 0; i < 4; ++i)
+      ASSERT_CODE(mine.step(rank, 5), MOIRA_OK);
+    EXPECT_CODE(moira_session_rebalance(mine.session, nullptr, &moved),
+                MOIRA_OK);
+    EXPECT_TRUE(moved == 0 || moved == 1) << moved;
+    EXPECT_CODE(mine.step(rank, 9), MOIRA_OK);
+
+    const int32_t bad = MOIRA_INVALID_ARGUMENT;
+    EXPECT_CODE(moira_session_move_weights(mine.session, 0, nullptr, 6), bad);
+    EXPECT_CODE(moira_session_move_weights(mine.session, 0, other, 0), bad);
+    EXPECT_CODE(moira_session_move_weights(nullptr, 0, other, 6), bad);
+    EXPECT_CODE(moira_session_slot_table(nullptr, 0, table, 6, &count), bad);
+    EXPECT_CODE(moira_session_count_loads(nullptr, "main", nullptr), bad);
+    options.struct_size = 0;
+    EXPECT_CODE(moira_session_count_loads(mine.session, "main", &options), bad);
+    options.struct_size = sizeof(options);
+    options.topology = "{}";
+    EXPECT_CODE(moira_session_count_loads(mine.session, "main", &options), bad);
+    EXPECT_CODE(moira_session_rebalance(nullptr, "main", &moved), bad);
+  });
+}
+
+TEST_F(CApiAdapt, TokensMayBeAnnounced) {
+  onThreads([&](int rank) {
+    Rank mine(bundle, group[rank]);
+    EXPECT_CODE(moira_session_announce_tokens(mine.session, nullptr, 16),
+                MOIRA_INVALID_ARGUMENT); // nothing adapts
+    ASSERT_CODE(moira_session_adapt(mine.session, nullptr, nullptr), MOIRA_OK);
+    EXPECT_CODE(moira_session_announce_tokens(mine.session, nullptr, 16),
+                MOIRA_OK);
+    EXPECT_CODE(mine.step(rank, 8), MOIRA_OK);
+    EXPECT_CODE(moira_session_announce_tokens(nullptr, nullptr, 16),
+                MOIRA_INVALID_ARGUMENT);
+  });
+}
+
+TEST_F(CApiAdapt, StatisticsAsJson) {
+  onThreads([&](int rank) {
+    Rank mine(bundle, group[rank]);
+    ASSERT_CODE(mine.step(rank, 9), MOIRA_OK);
+    moira_statistics *statistics = nullptr;
+    ASSERT_CODE(moira_session_statistics(mine.session, &statistics), MOIRA_OK);
+    char *json = nullptr;
+    ASSERT_CODE(moira_statistics_json(statistics, 0, &json), MOIRA_OK);
+    std::string text = take(json);
+    EXPECT_TRUE(contains(text, "\"rank\":" + std::to_string(rank))) << text;
+    EXPECT_TRUE(contains(text, "\"entry\":\"main\""));
+    EXPECT_TRUE(contains(text, "\"matrix\":[[3,2,2,2],[3,2,2,2]]")) << text;
+    const int32_t bad = MOIRA_INVALID_ARGUMENT;
+    EXPECT_CODE(moira_statistics_json(statistics, 1, &json), bad);
+    EXPECT_CODE(moira_statistics_json(statistics, 0, nullptr), bad);
+    EXPECT_CODE(moira_statistics_json(nullptr, 0, &json), bad);
+    moira_statistics_destroy(statistics);
+  });
+}
+
 TEST_F(CApiAdapt, WrongArguments) {
   const int32_t bad = MOIRA_INVALID_ARGUMENT;
   moira_session_options created{};

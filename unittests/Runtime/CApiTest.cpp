@@ -445,6 +445,35 @@ TEST(CApi, BadFilesAreNamed) {
   EXPECT_EQ(bundle, nullptr);
 }
 
+TEST_F(CApiTest, ThreadsShareSessionsAndHaveTheirOwn) {
+  bindIntegers();
+  constexpr int threads = 4, steps = 100;
+  std::vector<std::thread> started;
+  for (int t = 0; t < threads; ++t)
+    started.emplace_back([&] {
+      moira_session *own = nullptr;
+      ASSERT_CODE(moira_session_create(bundle, nullptr, &own), MOIRA_OK);
+      ASSERT_CODE(moira_session_bind_random(own, 1), MOIRA_OK);
+      const DLTensor *inputs[] = {x.dl()};
+      for (int i = 0; i < steps; ++i) {
+        DLManagedTensor *shared = nullptr, *mine = nullptr;
+        ASSERT_CODE(invoke(&shared), MOIRA_OK);
+        EXPECT_EQ(static_cast<float *>(shared->dl_tensor.data)[7], 431);
+        shared->deleter(shared);
+        ASSERT_CODE(moira_session_invoke(own, "main", inputs, 1, &mine, 1),
+                    MOIRA_OK);
+        mine->deleter(mine);
+      }
+      moira_session_destroy(own);
+    });
+  for (std::thread &thread : started)
+    thread.join();
+  moira_memory memory{};
+  memory.struct_size = sizeof(memory);
+  EXPECT_CODE(moira_session_memory(session, &memory), MOIRA_OK);
+  EXPECT_EQ(memory.results, 0);
+}
+
 TEST(CApi, MessagesBelongToTheirThread) {
   moira_bundle *bundle = nullptr;
   EXPECT_EQ(moira_bundle_open("/no/such/file", &bundle), MOIRA_NOT_FOUND);

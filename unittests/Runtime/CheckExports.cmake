@@ -18,11 +18,11 @@ foreach(header IN ITEMS adapt.h queue.h ranks.h runtime.h training.h)
   string(APPEND text "${part}")
 endforeach()
 # A declaration is one statement; names stand before the parenthesis.
-string(REGEX MATCHALL "MOIRA_API [^;(]*[ *](moira_[a-z_]+)\\(" declarations
+string(REGEX MATCHALL "MOIRA_API [^;(]*[ *\n](moira_[a-z_]+)\\(" declarations
   "${text}")
 set(declared)
 foreach(declaration IN LISTS declarations)
-  string(REGEX REPLACE ".*[ *](moira_[a-z_]+)\\($" "\\1" symbol
+  string(REGEX REPLACE ".*[ *\n](moira_[a-z_]+)\\($" "\\1" symbol
     "${declaration}")
   list(APPEND declared ${symbol})
 endforeach()

@@ -4,7 +4,11 @@
 // Manifests for several grids, and variants with residuals of their own.
 
 #include "Runtime/TestProgram.h"
+
 #include "session/Manifest.h"
+#include "session/ManifestMerge.h"
+#include "session/Predictions.h"
+#include <functional>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -19,14 +23,20 @@ static GridManifest gridOf(int32_t ranks) {
 }
 
 TEST(Grids, EachIsReadByItsRanks) {
-  std::string json = serializeGrids({gridOf(1), gridOf(2), gridOf(8)});
+  std::vector<GridManifest> all{gridOf(1), gridOf(2), gridOf(8)};
+  for (GridManifest &grid : all) {
+    grid.manifest.hiddenBlocks = 4;
+    grid.manifest.notes = {"a note"};
+  }
+  std::string json = serializeGrids(all);
   Result<std::vector<int32_t>> grids = listGrids(json);
   ASSERT_TRUE(grids.ok()) << grids.status().message;
   EXPECT_EQ(*grids, (std::vector<int32_t>{1, 2, 8}));
-  for (int32_t ranks : *grids) {
-    Result<Manifest> manifest = Manifest::parse(json, ranks);
+  for (const GridManifest &grid : all) {
+    Result<Manifest> manifest = Manifest::parse(json, grid.ranks);
     ASSERT_TRUE(manifest.ok()) << manifest.status().message;
-    EXPECT_EQ(manifest->serialize(), gridOf(ranks).manifest.serialize());
+    EXPECT_EQ(manifest->hiddenBlocks, 4);
+    EXPECT_EQ(manifest->serialize(), grid.manifest.serialize());
   }
 }
 
@@ -132,4 +142,120 @@ TEST(Signatures, ResidualsNeedAnEntryThatHasSome) {
   EXPECT_ERROR(Manifest::parse(json).status(), MOIRA_DATA_LOSS,
                "manifest: entries[0].backward: expected no residuals of "
                "variant 'b', as the entry has none, got 2");
+}
+
+/// A manifest with one entry for two ranks that reads one parameter.
+static Manifest unit(const std::string &variant, int32_t copies) {
+  Manifest manifest = testManifest();
+  EntrySpec &entry = manifest.entries[0];
+  entry.ranks = 2;
+  entry.layers = {{0, 4, 2, 10, LayerPlacement{4, 1, copies, 2}, {}}};
+  entry.variants.resize(1);
+  entry.variants[0].name = variant;
+  entry.variants[0].copies = copies;
+  return manifest;
+}
+
+TEST(Merge, AddsVariants) {
+  Manifest grid = unit("a", 1), other = unit("b", 0);
+  other.entries[0].layers[0].flopsPerRow = 20;
+  other.parameters[0].pack = "another_symbol";
+  std::string pack = grid.parameters[0].pack;
+  EXPECT_OK(mergeVariants(grid, other));
+  const EntrySpec &entry = grid.entries[0];
+  ASSERT_EQ(entry.variants.size(), 2u);
+  EXPECT_EQ(entry.variants[1].name, "b");
+  EXPECT_EQ(entry.variants[1].copies, 0);
+  EXPECT_TRUE(entry.variants[1].residuals.empty());
+  EXPECT_EQ(entry.layers[0].placement->copies, 1);
+  EXPECT_EQ(entry.layers[0].flopsPerRow, 20);
+  EXPECT_EQ(grid.parameters[0].pack, pack);
+}
+
+TEST(Merge, KeepsResidualsThatDiffer) {
+  Manifest grid = *Manifest::parse(trainingText), other = grid;
+  for (Manifest *manifest : {&grid, &other})
+    for (EntrySpec &entry : manifest->entries)
+      entry.variants.resize(1);
+  other.entries[0].variants[0].name = other.entries[1].variants[0].name = "c";
+  other.entries[0].results.push_back({"", DataType::I32, {3}, {}});
+  other.entries[0].residuals = 2;
+  other.entries[1].inputs.insert(other.entries[1].inputs.begin() + 1,
+                                 {"s", DataType::I32, {3}, {}});
+  EXPECT_OK(mergeVariants(grid, other));
+  EXPECT_EQ(grid.entries[0].variants[1].residuals.size(), 2u);
+  Result<Manifest> again = Manifest::parse(grid.serialize());
+  ASSERT_TRUE(again.ok()) << again.status().message;
+  EXPECT_EQ(again->signature(0, 0).results.size(), 2u);
+  EXPECT_EQ(again->signature(0, 1).results.size(), 3u);
+  EXPECT_EQ(again->signature(1, 1).inputs.size(), 3u);
+}
+
+TEST(Merge, NamesTheFirstDifference) {
+  struct {
+    std::function<void(Manifest &)> change;
+    const char *message;
+  } cases[] = {
+      {[](Manifest &m) { m.entries.clear(); }, "expected 1 entries, got 0"},
+      {[](Manifest &m) { m.parameters.pop_back(); }, " parameters, got "},
+      {[](Manifest &m) { m.parameters[0].packedSliceBytes += 64; },
+       "packed_slice_bytes: expected "},
+      {[](Manifest &m) { m.parameters[0].layout = "other"; },
+       "layout: expected "},
+      {[](Manifest &m) { m.entries[0].name = "other"; },
+       "expected entry 'main', got 'other'"},
+      {[](Manifest &m) { m.entries[0].ranks = 4; }, "expected 2 ranks, got 4"},
+      {[](Manifest &m) { m.entries[0].inputs[0].dtype = DataType::I8; },
+       "input 0: expected "},
+      {[](Manifest &m) { m.entries[0].results.pop_back(); }, " results, got "},
+      {[](Manifest &m) { m.entries[0].layers[0].placement->slots = 3; },
+       "layer 0: expected the same experts and placement in all variants"},
+  };
+  for (const auto &wrong : cases) {
+    Manifest grid = unit("a", 1), other = unit("b", 0);
+    wrong.change(other);
+    std::string before = grid.serialize();
+    Status status = mergeVariants(grid, other);
+    EXPECT_EQ(status.code, MOIRA_INVALID_ARGUMENT);
+    EXPECT_NE(status.message.find(wrong.message), std::string::npos)
+        << status.message << "\nwithout " << wrong.message;
+    EXPECT_EQ(grid.serialize(), before);
+  }
+}
+
+TEST(Merge, MarksAndNotesInAllGrids) {
+  std::string json = serializeGrids({gridOf(1), gridOf(2)});
+  std::string variant = testManifest().entries[0].variants[0].name;
+  Result<std::string> marked =
+      qualifyVariants(json, 2, "on2", false, {{variant, "target"}});
+  ASSERT_TRUE(marked.ok()) << marked.status().message;
+  Result<std::string> noted = addNotes(*marked, {"a note"});
+  ASSERT_TRUE(noted.ok()) << noted.status().message;
+  Result<Manifest> one = Manifest::parse(*noted, 1);
+  Result<Manifest> two = Manifest::parse(*noted, 2);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_NE(one->entries[0].variants[0].qualified, "target");
+  EXPECT_EQ(two->entries[0].variants[0].qualified, "target");
+  EXPECT_EQ(one->notes, std::vector<std::string>{"a note"});
+  EXPECT_FALSE(qualifyVariants("{", 1, "on1", false, {}).ok());
+}
+
+TEST(Predictions, GrowWithRowsAndRanksHaveSome) {
+  EntrySpec entry = unit("a", 1).entries[0];
+  entry.variants.push_back(entry.variants[0]);
+  entry.variants[1].copies = 0;
+  EXPECT_TRUE(predictVariants(entry, 16)->empty()); // costs are not known
+  entry.layers[0].cost =
+      LayerCostSpec{64, 64, 128, 64, 64, 32, {{0, 1024, 1024, false}}};
+  Result<std::vector<VariantPrediction>> few = predictVariants(entry, 16);
+  Result<std::vector<VariantPrediction>> many = predictVariants(entry, 65536);
+  ASSERT_TRUE(few.ok() && many.ok());
+  ASSERT_EQ(few->size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_GT((*few)[i].seconds, 0);
+    EXPECT_GT((*many)[i].seconds, (*few)[i].seconds);
+    EXPECT_GT((*many)[i].peakBytes, (*few)[i].peakBytes);
+  }
+  entry.ranks = 1;
+  EXPECT_TRUE(predictVariants(entry, 16)->empty());
 }

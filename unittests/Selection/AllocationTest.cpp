@@ -4,7 +4,9 @@
 // Decisions allocate nothing once their loads have been seen. A program of its
 // own: it replaces operator new.
 
+#include "Runtime/AdaptiveProgram.h"
 #include "Selection/Games.h"
+#include "session/Adaptation.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -69,4 +71,45 @@ TEST(Allocations, NoneOnLargeGrids) {
   Machine machine{cluster(4, 8), layerShape(32, 64, 256, 512, 2), {}, {}};
   setKernels(machine, 1e6, 1e12, 3e-6);
   EXPECT_EQ(again(machine, 2, 1), 0);
+}
+
+TEST(Allocations, NoneInEntriesThatAdapt) {
+  for (int lag : {0, 1}) {
+    AdaptOptions options;
+    options.selection.lag = lag;
+    options.selection.fixed = 1;
+    const Manifest manifest = AdaptiveProgram::manifest();
+    constexpr int ranks = AdaptiveProgram::ranks,
+                  experts = AdaptiveProgram::experts;
+    auto made = Adaptation::create(
+        manifest, 0, {0, ranks, 1},
+        std::vector<std::vector<int32_t>>(AdaptiveProgram::layers), options);
+    ASSERT_TRUE(made.ok()) << made.status().message;
+    std::vector<RankRecord> records(ranks);
+    std::vector<std::vector<int32_t>> loadsOf;
+    for (const char *name : {"uniform", "zipf:1", "one-hot"})
+      for (int64_t tokens : {0, 5, 200, 3000})
+        loadsOf.push_back(loads(name, ranks, experts, tokens, 1));
+    std::vector<double> seconds(AdaptiveProgram::layers, 1e-4);
+    int64_t before = 0;
+    for (int64_t step = 0; step < 720; ++step) {
+      if (step == 360)
+        before = allocations;
+      bool ok = (*made)->next().ok();
+      for (size_t layer = 0; layer < seconds.size(); ++layer) {
+        for (RankRecord &record : records) {
+          record.seconds = (*made)->seconds()[layer];
+          record.variants = (*made)->mask();
+        }
+        ok &= (*made)
+                  ->gathered(layer, records,
+                             loadsOf[(step + layer) % loadsOf.size()].data())
+                  .ok();
+      }
+      (*made)->finish(ok, step, seconds, false);
+      if (!ok)
+        FAIL() << "step " << step;
+    }
+    EXPECT_EQ(allocations - before, 0) << "lag " << lag;
+  }
 }

@@ -92,6 +92,10 @@ def MarkPartsPass : Pass<"moe-mark-parts", "::mlir::ModuleOp"> {
     the placement of their experts), ranks (`moe.ranks`), the schedule of exchanges
     (`moe.schedule`) and dense work (`moe.flops_per_token`).
   }];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", "1",
+           "of functions whose collectives are no experts', which name theirs">
+  ];
   let dependentDialects = ["::mlir::func::FuncDialect",
                            "::mlir::arith::ArithDialect"];
 }
@@ -192,7 +196,7 @@ def OutlineParallelPass : Pass<"moe-outline-parallel", "::mlir::ModuleOp"> {
     type over its first dimension, and a call of `parallel_for`. Values from
     outside travel in a struct on the caller's stack; constants are cloned. The
     attribute `moe.cost` (nanoseconds per iteration) is passed on; without it the
-    pass estimates.
+    pass estimates. Equal loops have one function.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect",
                            "::mlir::func::FuncDialect",

@@ -65,4 +65,29 @@ def FoldFunctionsPass : Pass<"moe-fold-functions", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
+def ShrinkSizesPass : Pass<"moe-shrink-sizes", "::mlir::ModuleOp"> {
+  let summary = "make a program's twin with small tensors";
+  let description = [{
+    Divides the static sizes of tensors from `largest` on by a power of two that
+    divides all of them and leaves at least `least`, so that every variant of a
+    program can be run when it is compiled: the same ops in the same order, on small
+    weights. Numbers of experts stay. A program of phase `input` whose sizes depend
+    on each other in other ways may not verify afterwards; then it has no twin.
+
+    ```mlir
+    func.func @main(%x: tensor<?x2048xbf16>, %w: tensor<1024x2048xbf16>)
+    ```
+    becomes
+    ```mlir
+    func.func @main(%x: tensor<?x64xbf16>, %w: tensor<32x64xbf16>)
+    ```
+  }];
+  let options = [
+    Option<"largest", "largest", "int64_t", "128",
+           "the smallest size that is divided">,
+    Option<"least", "least", "int64_t", "32", "what sizes are at least">];
+  let statistics = [
+    Statistic<"numDivisor", "divisor", "what sizes were divided by">];
+}
+
 #endif // MOIRA_VARIANTS_PASSES_TD

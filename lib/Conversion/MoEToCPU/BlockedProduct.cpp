@@ -70,8 +70,7 @@ Value BlockedProduct::emitPanelScratch(LoopBuilder &b) {
 
 void BlockedProduct::emitScratch(LoopBuilder &b) {
   stage = emitMemory(b, format.stageElement(), stageElements());
-  bool isWhole = !(makesPanels && steps > blockSteps()) &&
-                 !ShapedType::isDynamic(steps) &&
+  bool isWhole = !ShapedType::isDynamic(steps) &&
                  rowBlock * (steps + kStagePadding) <= stageElements();
   int64_t panelSums = rowBlock * format.rowSums();
   sums = emitMemory(b, format.accumulator,
@@ -96,8 +95,6 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   Value all = b.maximum(item.steps, one);
   Value room =
       b.sub(b.div(b.index(stageElements()), item.rows), b.index(kStagePadding));
-  if (makesPanels)
-    room = b.minimum(room, b.index(blockSteps()));
   Value isWhole = b.compare(arith::CmpIPredicate::ule, all, room);
   block = b.select(b.compare(arith::CmpIPredicate::ule, item.rows,
                              b.index(options.streamRows)),
@@ -108,7 +105,9 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   block = b.minimum(block, most);
   part = b.select(isWhole, all, b.mul(b.div(room, block), block));
   isSingle = b.compare(arith::CmpIPredicate::eq, tiles, one);
-  block = b.select(isSingle, part, b.minimum(block, part));
+  // A panel that is made is as long as its memory, whatever the rows.
+  Value longest = makesPanels() ? b.index(blockSteps()) : part;
+  block = b.select(isSingle, longest, b.minimum(block, part));
   stride = b.add(part, b.index(kStagePadding));
   if (chains == 1)
     return emitChain(b, op, item, b.index(0));
@@ -133,7 +132,7 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
   call.aheadShift = b.index(kOneRun);
   call.aheadRun = b.index(0);
   if (findSource)
-    return fetchSource(b, item, call, panel, range);
+    return fetchSource(b, item, call, panel, range, done);
   if (!item.next) {
     call.ahead = call.panels;
     call.aheadOffset = call.panelOffset;
@@ -187,20 +186,27 @@ void BlockedProduct::choosePrefetch(LoopBuilder &b, const Item &item,
   call.aheadChunks = b.select(isSingle, few, chunks);
 }
 
-/// The source of the next panel, or where this one is the last of that of the
-/// first panel's next part. Nothing at the end of a chain.
+/// The source of this panel's next block, or else of the next panel, or where
+/// this one is the last of that of the first panel's next part. Nothing at the
+/// end of a chain.
 void BlockedProduct::fetchSource(LoopBuilder &b, const Item &item,
-                                 TileCall &call, Value panel, StepRange range) {
+                                 TileCall &call, Value panel, StepRange range,
+                                 Value done) {
   Value nextPanel = b.add(panel, b.index(1)), after = b.add(range.begin, part);
+  Value nextDone = b.add(done, block);
+  Value hasMore = b.compare(arith::CmpIPredicate::ult, nextDone, range.steps);
   Value isInside = b.compare(arith::CmpIPredicate::ult, nextPanel, item.end);
   Value isEnd = b.make<arith::AndIOp>(
       b.compare(arith::CmpIPredicate::uge, nextPanel, item.end),
       b.compare(arith::CmpIPredicate::uge, after, item.steps));
+  isEnd = b.select(hasMore, b.integer(b.builder.getI1Type(), 0), isEnd);
   StepRange next = range;
-  next.begin = b.select(isInside, range.begin, after);
-  next.steps = b.minimum(part, b.sub(item.steps, next.begin));
-  PanelSource source =
-      findSource(b.select(isInside, nextPanel, item.begin), next);
+  next.begin = b.select(hasMore, b.add(range.begin, nextDone),
+                        b.select(isInside, range.begin, after));
+  next.steps = b.minimum(block, b.sub(item.steps, next.begin));
+  PanelSource source = findSource(
+      b.select(hasMore, panel, b.select(isInside, nextPanel, item.begin)),
+      next);
   call.ahead = {source.memref};
   call.aheadOffset = source.offset;
   call.aheadChunks = b.select(isEnd, b.index(0), source.chunks);
@@ -270,30 +276,6 @@ void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
          [&] { finishSums(panel, totals, last); });
 }
 
-void BlockedProduct::emitCalls(LoopBuilder &b, Operation *op, const Item &item,
-                               const TileCall &call, Value panel, Value isEnd) {
-  if (!finishStrip)
-    return emitTileCall(b, op, format, call);
-  // Every strip fetches its share of what comes next.
-  Value strips = b.make<arith::CeilDivUIOp>(item.rows, b.index(stripRows));
-  Value share = b.make<arith::CeilDivUIOp>(call.aheadChunks, strips);
-  loopBy(b, item.rows, b.index(stripRows), [&](Value first) {
-    TileCall strip = call;
-    strip.rows = b.minimum(b.index(stripRows), b.sub(item.rows, first));
-    strip.stageOffset = b.add(call.stageOffset, b.mul(first, stride));
-    strip.sumsOffset =
-        b.add(call.sumsOffset, b.mul(first, b.index(format.rowSums())));
-    Value from = b.minimum(b.mul(b.div(first, b.index(stripRows)), share),
-                           call.aheadChunks);
-    strip.aheadOffset = b.add(call.aheadOffset, b.mul(from, call.aheadStride));
-    strip.aheadChunks = b.minimum(share, b.sub(call.aheadChunks, from));
-    emitTileCall(b, op, format, strip);
-    b.when(isEnd, [&] {
-      finishStrip(panel, first, strip.rows, sums, strip.sumsOffset);
-    });
-  });
-}
-
 void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
                                Value panel, StepRange range) {
   Value zero = b.index(0);
@@ -307,17 +289,25 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
   if (startSums)
     b.when(b.make<arith::AndIOp>(isFirst, isFirstChain),
            [&] { startSums(panel, sums, offset); });
-  PanelPlace place = findPanel(panel, range);
+  PanelPlace whole;
+  if (!makesPanels())
+    whole = findPanel(panel, range);
   loopBy(b, b.maximum(range.steps, b.index(1)), block, [&](Value done) {
     TileCall call;
+    call.steps = b.minimum(block, b.sub(range.steps, done));
+    PanelPlace place = makesPanels()
+                           ? findPanel(panel, {b.add(range.begin, done),
+                                               call.steps, range.chain})
+                           : whole;
     call.stage = stage;
     call.stageOffset = done;
     call.stride = stride;
     call.rows = item.rows;
     call.panels = place.memrefs;
     call.panelOffset =
-        b.add(place.offset, b.mul(done, b.index(format.stepElements())));
-    call.steps = b.minimum(block, b.sub(range.steps, done));
+        makesPanels()
+            ? place.offset
+            : b.add(place.offset, b.mul(done, b.index(format.stepElements())));
     call.sums = sums;
     call.sumsOffset = offset;
     call.fresh =
@@ -332,9 +322,15 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
     Value isEnd =
         b.compare(arith::CmpIPredicate::uge,
                   b.add(range.begin, b.add(done, call.steps)), item.steps);
-    emitCalls(b, op, item, call, panel, isEnd);
+    if (format.result) {
+      call.result = findResult(panel);
+      call.result.isComplete = isEnd;
+    }
+    if (prepareFinish)
+      b.when(isEnd, [&] { prepareFinish(panel); });
+    emitTileCall(b, op, format, call);
   });
-  if (finishStrip)
+  if (format.result)
     return;
   Value isLast = b.compare(arith::CmpIPredicate::uge,
                            b.add(range.begin, range.steps), item.steps);

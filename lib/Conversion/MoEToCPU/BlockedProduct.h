@@ -42,8 +42,8 @@ public:
                  int64_t steps, int64_t rowBlock, int64_t panelRange,
                  int64_t chains = 1);
 
-  /// Whether `findPanel` makes a copy, of at most a block.
-  bool makesPanels = false;
+  /// Bytes of the copy that `findPanel` makes, of every block then; 0: none.
+  int64_t scratchBytes = 0;
   /// Whether a chain goes on from the sums of the one before, instead of being
   /// added to them.
   bool continues = false;
@@ -60,13 +60,12 @@ public:
   std::function<void(Value panel, Value sums, Value offset)> startSums;
   /// Uses the sums of a panel.
   std::function<void(Value panel, Value sums, Value offset)> finishSums;
-  /// Where it is set, uses those of `rows` rows from `first` on instead, as
-  /// soon as they are there: `stripRows` of them, fewer at the end. Of one
-  /// chain.
-  std::function<void(Value panel, Value first, Value rows, Value sums,
-                     Value offset)>
-      finishStrip;
-  int64_t stripRows = 0;
+  /// Where it is set, asks memory for what `finishSums` will need, while the
+  /// last steps are computed.
+  std::function<void(Value panel)> prepareFinish;
+  /// Where the format has a result: where that of a panel goes. Of one chain,
+  /// and `finishSums` is not used.
+  std::function<TileResult(Value panel)> findResult;
 
   /// What one item does. All of index type.
   struct Item {
@@ -94,18 +93,17 @@ private:
                    Value offset);
   void emitPanel(LoopBuilder &b, Operation *op, const Item &item, Value panel,
                  StepRange part);
-  /// Emits the call for all rows, or calls for strips of them; `isEnd`: the
-  /// sums are complete then.
-  void emitCalls(LoopBuilder &b, Operation *op, const Item &item,
-                 const TileCall &call, Value panel, Value isEnd);
   void fetchSource(LoopBuilder &b, const Item &item, TileCall &call,
-                   Value panel, StepRange range);
+                   Value panel, StepRange range, Value done);
   void choosePrefetch(LoopBuilder &b, const Item &item, TileCall &call,
                       Value panel, StepRange part, Value done);
   int64_t stageElements() const;
+  bool makesPanels() const { return scratchBytes > 0; }
   /// Steps of a block of so many bytes of all panels.
   int64_t stepsOf(int64_t bytes) const;
-  int64_t blockSteps() const { return stepsOf(options.blockBytes()); }
+  int64_t blockSteps() const {
+    return stepsOf(makesPanels() ? scratchBytes : options.blockBytes());
+  }
 
   TileFormat format;
   CPUTileOptions options;

@@ -21,10 +21,6 @@ using namespace mlir::moe::detail;
 static constexpr int64_t kMostRows = 512, kFewRows = 192, kPanels = 4;
 static constexpr int64_t kManyItems = 64;
 
-/// Tiles of rows after which sums are written: memory takes them while the next
-/// ones are computed.
-static constexpr int64_t kStripTiles = 1;
-
 namespace {
 struct ContractionToTiles : TilePattern {
   using TilePattern::TilePattern;
@@ -45,24 +41,38 @@ public:
     panels = form->panelsPerBlock(op.getN());
     steps = form->steps(op.getK());
     rows = op.getK();
-    result = flatten(b, result);
   }
 
   /// Columns that are written.
   int64_t countColumns() const {
     return form ? panels * form->width : type.getDimSize(2);
   }
-  /// Whether the result is large and every vector of it aligned (i1): then it
-  /// goes past the caches, which need not read it first.
-  Value emitStreams();
-  /// Rows `row` to `row + rows - 1` and a panel from `column` on.
+  /// Whether the kernel can write the results itself: all columns of a panel
+  /// exist, and all rows that share a row of results.
+  bool isDirect() const {
+    if (countColumns() % format.width != 0)
+      return false;
+    // Two vectors of a row may be rounded together.
+    if (form)
+      return llvm::isPowerOf2_64(form->width) &&
+             (form->pairs ? rows % 2 == 0
+                          : !format.pairs || form->width >= 2 * format.lanes);
+    return type.hasStaticShape() && type.getLayout().isIdentity();
+  }
+  int64_t resultRows() const { return form && form->pairs ? 2 : 1; }
+  /// Prepares results that the kernel writes.
+  void begin();
+  /// Where it writes rows from `row` on of a panel from `column` on.
+  TileResult findPlace(Value expert, Value row, Value column);
+  /// Brings them in order with what follows.
+  void end() {
+    b.when(streams, [&] { b.orderStreams(); });
+  }
+  /// Writes `rows` rows of sums otherwise.
   void emit(Value expert, Value row, Value rows, Value column, Value sums,
-            Value offset, Value streams);
+            Value offset);
 
 private:
-  int64_t vectorBytes() const {
-    return format.lanes * type.getElementTypeBitWidth() / 8;
-  }
   Value round(Value sum) { return b.toReal(type.getElementType(), sum); }
   Value loadSums(Value sums, Value at) {
     return b.make<vector::LoadOp>(
@@ -70,9 +80,9 @@ private:
         ValueRange{at});
   }
   void emitRows(Value expert, Value row, Value rows, Value column, Value sums,
-                Value offset, bool past);
+                Value offset);
   void emitPanels(Value expert, Value row, Value rows, Value column, Value sums,
-                  Value offset, bool past);
+                  Value offset);
 
   LoopBuilder &b;
   const TileFormat &format;
@@ -81,31 +91,59 @@ private:
   /// Of packed results: the form, panels and steps of an expert, and rows.
   std::optional<PanelForm> form;
   int64_t panels = 0, steps = 0, rows = 0;
+  /// Whether the result is large and every vector of it aligned (i1): then it
+  /// goes past the caches, which need not read it first.
+  Value streams;
 };
 } // namespace
 
-Value ResultWriter::emitStreams() {
-  if (!type.hasStaticShape() || !type.getLayout().isIdentity() ||
-      (!form && type.getDimSize(2) % format.width != 0) ||
-      type.getNumElements() * type.getElementTypeBitWidth() / 8 < kStreamBytes)
-    return b.integer(b.builder.getI1Type(), 0);
-  Value address = b.make<memref::ExtractAlignedPointerAsIndexOp>(result);
-  Value rest = b.make<arith::RemUIOp>(address, b.index(vectorBytes()));
-  return b.compare(arith::CmpIPredicate::eq, rest, b.index(0));
+void ResultWriter::begin() {
+  int64_t elementBytes = type.getElementTypeBitWidth() / 8;
+  if (type.getNumElements() * elementBytes < kStreamBytes) {
+    streams = b.integer(b.builder.getI1Type(), 0);
+  } else {
+    Value address = b.make<memref::ExtractAlignedPointerAsIndexOp>(result);
+    Value rest = b.make<arith::RemUIOp>(address, b.index(kCacheLine));
+    streams = b.compare(arith::CmpIPredicate::eq, rest, b.index(0));
+  }
+  result = flatten(b, result);
+}
+
+TileResult ResultWriter::findPlace(Value expert, Value row, Value column) {
+  TileResult place;
+  place.memref = result;
+  place.streams = streams;
+  if (form) {
+    int64_t factors = resultRows(), width = form->width;
+    int64_t shift = llvm::Log2_64(width);
+    Value panel = b.add(b.mul(expert, b.index(panels)),
+                        b.make<arith::ShRUIOp>(column, b.index(shift)));
+    Value lane = b.make<arith::AndIOp>(column, b.index(width - 1));
+    Value step =
+        b.add(b.mul(panel, b.index(steps)), b.div(row, b.index(factors)));
+    place.offset =
+        b.mul(b.add(b.mul(step, b.index(width)), lane), b.index(factors));
+    place.stride = b.index(width * factors);
+    place.runShift = b.index(shift);
+    place.runStride = b.index(steps * width * factors);
+    return place;
+  }
+  Value matrixRow = b.add(b.mul(expert, b.index(type.getDimSize(1))), row);
+  place.offset = b.add(b.mul(matrixRow, b.index(type.getDimSize(2))), column);
+  place.stride = b.index(type.getDimSize(2));
+  place.runShift = b.index(kOneRun);
+  place.runStride = b.index(0);
+  return place;
 }
 
 void ResultWriter::emitRows(Value expert, Value row, Value rows, Value column,
-                            Value sums, Value offset, bool past) {
+                            Value sums, Value offset) {
   b.loop(b.index(0), rows, [&](Value r) {
     Value from = b.add(offset, b.mul(r, b.index(format.rowSums())));
     Row to{result, {expert, b.add(row, r)}};
     auto storeVector = [&](Value c) {
       Value sum = loadSums(sums, b.add(from, c));
-      Value at = b.add(column, c);
-      if (past)
-        b.streamLanes(round(sum), to, at);
-      else
-        b.storeLanes(round(sum), to, at, format.lanes);
+      b.storeLanes(round(sum), to, b.add(column, c), format.lanes);
     };
     Value end = b.minimum(b.sub(b.index(type.getDimSize(2)), column),
                           b.index(format.width));
@@ -122,7 +160,7 @@ void ResultWriter::emitRows(Value expert, Value row, Value rows, Value column,
 /// A row of sums is a step of several panels; of pairs the later one of two
 /// stands first, 0 beyond the last.
 void ResultWriter::emitPanels(Value expert, Value row, Value rows, Value column,
-                              Value sums, Value offset, bool past) {
+                              Value sums, Value offset) {
   int64_t factors = form->pairs ? 2 : 1;
   int64_t stepElements = form->width * factors;
   Value end =
@@ -159,10 +197,7 @@ void ResultWriter::emitPanels(Value expert, Value row, Value rows, Value column,
               }
               Value step = b.div(b.add(row, r), b.index(factors));
               Value to = b.add(start, b.mul(step, b.index(stepElements)));
-              if (past)
-                b.streamLanes(value, {result, {}}, to);
-              else
-                b.storeLanes(value, {result, {}}, to, format.lanes * factors);
+              b.storeLanes(value, {result, {}}, to, format.lanes * factors);
             },
             factors);
       },
@@ -170,14 +205,11 @@ void ResultWriter::emitPanels(Value expert, Value row, Value rows, Value column,
 }
 
 void ResultWriter::emit(Value expert, Value row, Value rows, Value column,
-                        Value sums, Value offset, Value streams) {
-  auto store = [&](bool past) {
-    if (form)
-      emitPanels(expert, row, rows, column, sums, offset, past);
-    else
-      emitRows(expert, row, rows, column, sums, offset, past);
-  };
-  b.when(streams, [&] { store(true); }, [&] { store(false); });
+                        Value sums, Value offset) {
+  if (!form)
+    return emitRows(expert, row, rows, column, sums, offset);
+  result = flatten(b, result);
+  emitPanels(expert, row, rows, column, sums, offset);
 }
 
 LogicalResult
@@ -219,6 +251,11 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
   Groups groups = emitGroups(ib, op);
   LoopBuilder b(rewriter, op.getLoc());
   ResultWriter writer(b, format, op);
+  if (writer.isDirect()) {
+    format.result =
+        cast<FloatType>(getElementTypeOrSelf(op.getOuts().front().getType()));
+    format.resultRows = writer.resultRows();
+  }
   int64_t panels = llvm::divideCeil(writer.countColumns(), width);
   int64_t range = std::min(kPanels, panels);
   int64_t ranges = llvm::divideCeil(panels, range);
@@ -250,7 +287,7 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
 
   BlockedProduct product(format, options, ShapedType::kDynamic, rowBlock,
                          range);
-  product.makesPanels = true;
+  product.scratchBytes = options.copyBytes();
   product.emitScratch(b);
   Value scratch = product.emitPanelScratch(b);
   BlockedProduct::Item item;
@@ -286,15 +323,20 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
       return source;
     };
   }
-  Value streams = writer.emitStreams();
-  product.stripRows = llvm::alignTo(kStripTiles * format.rows, 2);
-  product.finishStrip = [&](Value panel, Value first, Value rows, Value sums,
-                            Value offset) {
-    writer.emit(expert, b.add(row, first), rows, b.mul(panel, b.index(width)),
-                sums, offset, streams);
-  };
+  if (format.result) {
+    writer.begin();
+    product.findResult = [&](Value panel) {
+      return writer.findPlace(expert, row, b.mul(panel, b.index(width)));
+    };
+  } else {
+    product.finishSums = [&](Value panel, Value sums, Value offset) {
+      writer.emit(expert, row, item.rows, b.mul(panel, b.index(width)), sums,
+                  offset);
+    };
+  }
   product.emit(b, op, item);
-  b.when(streams, [&] { b.orderStreams(); });
+  if (format.result)
+    writer.end();
   rewriter.eraseOp(op);
   return success();
 }

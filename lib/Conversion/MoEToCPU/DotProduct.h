@@ -15,6 +15,11 @@ namespace mlir::moe::detail {
 /// chain of an element. `words` holds two bf16 per integer of 32 bits.
 Value emitPairDot(LoopBuilder &b, Value sums, Value words, Value panel);
 
+/// Two vectors of sums of dot products, none of them denormal, rounded to bf16,
+/// one behind the other; the bits are those of arith.truncf, in fewer
+/// operations.
+Value emitRoundSums(LoopBuilder &b, Value low, Value high);
+
 } // namespace mlir::moe::detail
 
 #endif // MOIRA_LIB_CONVERSION_MOETOCPU_DOTPRODUCT_H

@@ -1,9 +1,9 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// vdpbf16ps of AVX512_BF16: adds the odd product first and then the even one,
-// rounding to nearest after each, whatever the mode; denormal factors and sums
-// count as zero. The only x86 of this room.
+// AVX512_BF16, the only x86 of this room. vdpbf16ps adds the odd product first
+// and then the even one, rounding to nearest after each, whatever the mode;
+// denormal factors and sums count as zero.
 
 #include "DotProduct.h"
 
@@ -13,15 +13,37 @@
 using namespace mlir;
 using namespace mlir::moe::detail;
 
-Value mlir::moe::detail::emitPairDot(LoopBuilder &b, Value sums, Value words,
-                                     Value panel) {
-  auto type = cast<VectorType>(sums.getType());
-  int64_t bits = type.getNumElements() * type.getElementTypeBitWidth();
-  Value pairs = b.make<vector::BitCastOp>(panel.getType(), words);
+static Value callBF16(LoopBuilder &b, StringRef name, VectorType type,
+                      ValueRange operands) {
+  auto sums = cast<VectorType>(operands.front().getType());
+  int64_t bits = sums.getNumElements() * sums.getElementTypeBitWidth();
   return LLVM::CallIntrinsicOp::create(
              b.builder, b.loc, type,
-             b.builder.getStringAttr("llvm.x86.avx512bf16.dpbf16ps." +
-                                     std::to_string(bits)),
-             ValueRange{sums, pairs, panel})
+             b.builder.getStringAttr("llvm.x86.avx512bf16." + name + "." +
+                                     Twine(bits)),
+             operands)
       .getResult(0);
+}
+
+Value mlir::moe::detail::emitPairDot(LoopBuilder &b, Value sums, Value words,
+                                     Value panel) {
+  Value pairs = b.make<vector::BitCastOp>(panel.getType(), words);
+  return callBF16(b, "dpbf16ps", cast<VectorType>(sums.getType()),
+                  {sums, pairs, panel});
+}
+
+/// vcvtne2ps2bf16 takes denormal numbers, which sums are not, as zero, and
+/// keeps bits of a NaN, of which arith.truncf has one.
+Value mlir::moe::detail::emitRoundSums(LoopBuilder &b, Value low, Value high) {
+  auto half = cast<VectorType>(low.getType());
+  int64_t lanes = half.getNumElements();
+  auto type = VectorType::get({2 * lanes}, b.builder.getBF16Type());
+  Value rounded = callBF16(b, "cvtne2ps2bf16", type, {high, low});
+  auto isNaN = [&](Value sums) {
+    return b.compare(arith::CmpFPredicate::UNO, sums, sums);
+  };
+  Value all = b.make<vector::ShuffleOp>(
+      isNaN(low), isNaN(high), llvm::to_vector(llvm::seq<int64_t>(2 * lanes)));
+  auto nan = APFloat::getNaN(APFloat::BFloat());
+  return b.select(all, b.constant(DenseElementsAttr::get(type, nan)), rounded);
 }

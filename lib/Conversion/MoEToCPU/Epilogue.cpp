@@ -113,6 +113,15 @@ static SmallVector<Value> vectorizeEpilogue(LoopBuilder &b, Block &block,
   return results;
 }
 
+void Epilogue::emitPrefetches(LoopBuilder &b, const RowBlock &block,
+                              const Columns &columns) {
+  b.loop(b.index(0), block.rows, [&](Value r) {
+    Value row = b.add(block.first, r);
+    for (Value operand : flat.elements)
+      b.prefetchLanes({operand, {row}}, columns.first, format.width);
+  });
+}
+
 void Epilogue::emitRows(LoopBuilder &b, const RowBlock &block,
                         const Columns &columns, Value sums, Value offset,
                         bool masked) {

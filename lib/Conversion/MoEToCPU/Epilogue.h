@@ -26,6 +26,11 @@ public:
   /// Writes the bias of `expert` to the sums of `rows` rows.
   void emitStart(LoopBuilder &b, Value expert, const Columns &columns,
                  Value rows, Value sums, Value offset);
+  /// Whether the epilogue reads rows of other tensors.
+  bool readsRows() const { return !flat.elements.empty(); }
+  /// Asks for what it will read of them.
+  void emitPrefetches(LoopBuilder &b, const RowBlock &block,
+                      const Columns &columns);
   /// Applies the op's epilogue and stores the block's rows.
   void emit(LoopBuilder &b, const RowBlock &block, const Columns &columns,
             Value sums, Value offset);

@@ -138,6 +138,10 @@ void GroupedProduct::finish(std::optional<FindFirst> findNext) {
       epilogue.emitStart(b, block.expert, columnsOf(panel), block.rows, sums,
                          offset);
     };
+  if (epilogue.readsRows())
+    blocks.prepareFinish = [&](Value panel) {
+      epilogue.emitPrefetches(b, block, columnsOf(panel));
+    };
   blocks.finishSums = [&](Value panel, Value sums, Value offset) {
     epilogue.emit(b, block, columnsOf(panel), sums, offset);
   };

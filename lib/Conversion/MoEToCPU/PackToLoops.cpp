@@ -4,6 +4,7 @@
 // pack: weights into panels, parallel over experts and panels.
 
 #include "Staging.h"
+#include "Transpose.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

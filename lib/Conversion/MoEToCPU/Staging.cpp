@@ -3,6 +3,8 @@
 
 #include "Staging.h"
 
+#include "Transpose.h"
+
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -90,28 +92,6 @@ void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
 //===----------------------------------------------------------------------===//
 // Transposes
 //===----------------------------------------------------------------------===//
-
-SmallVector<Value> mlir::moe::detail::emitTranspose(LoopBuilder &b,
-                                                    SmallVector<Value> rows) {
-  int64_t size = rows.size();
-  // Exchanges blocks across the diagonal, of half the size each time.
-  for (int64_t distance = size / 2; distance > 0; distance /= 2) {
-    SmallVector<int64_t> upper, lower;
-    for (int64_t lane = 0; lane < size; ++lane) {
-      bool isRight = lane & distance;
-      upper.push_back(isRight ? size + lane - distance : lane);
-      lower.push_back(isRight ? size + lane : lane + distance);
-    }
-    for (int64_t i = 0; i < size; ++i) {
-      if (i & distance)
-        continue;
-      Value first = rows[i], second = rows[i + distance];
-      rows[i] = b.make<vector::ShuffleOp>(first, second, upper);
-      rows[i + distance] = b.make<vector::ShuffleOp>(first, second, lower);
-    }
-  }
-  return rows;
-}
 
 /// `lanes` elements of a row of a matrix, 0 beyond its columns. `part`: the
 /// columns are read in whole parts of so many.
@@ -218,23 +198,6 @@ void mlir::moe::detail::emitStageColumns(LoopBuilder &b,
       lanes);
 }
 
-/// Pairs of steps of the transpose, from words that are pairs of its columns:
-/// `first` and `second` hold one step each, two columns to a word.
-static Value pairSteps(LoopBuilder &b, Value first, Value second) {
-  auto type = cast<VectorType>(first.getType());
-  auto bits = [&](int64_t value) {
-    return b.constant(DenseElementsAttr::get(
-        type, b.builder.getIntegerAttr(type.getElementType(), value)));
-  };
-  Value high = bits(static_cast<int32_t>(0xffff0000u)), low = bits(0xffff),
-        half = bits(16);
-  Value even = b.make<arith::OrIOp>(b.make<arith::AndIOp>(first, high),
-                                    b.make<arith::ShRUIOp>(second, half));
-  Value odd = b.make<arith::OrIOp>(b.make<arith::ShLIOp>(first, half),
-                                   b.make<arith::AndIOp>(second, low));
-  return b.make<vector::InterleaveOp>(even, odd);
-}
-
 void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
                                             const TileFormat &format,
                                             Value panels, Value base,
@@ -267,18 +230,21 @@ void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
       square.push_back(format.pairs ? b.make<vector::BitCastOp>(words, value)
                                     : b.toReal(format.accumulator, value));
     }
-    square = emitTranspose(b, std::move(square));
-    for (int64_t i = 0; i < lanes; i += factors) {
+    square = format.pairs ? emitPairTranspose(b, square)
+                          : emitTranspose(b, std::move(square));
+    Value row = b.div(k, b.index(factors));
+    Value corner =
+        b.add(place.offset, b.add(b.mul(row, b.index(format.stepElements())),
+                                  b.mul(c, b.index(factors * factors))));
+    for (int64_t i = 0; i < lanes; ++i) {
       Value value = square[i];
       if (format.pairs)
-        value = b.make<vector::BitCastOp>(
-            VectorType::get({4 * lanes}, format.element),
-            pairSteps(b, square[i], square[i + 1]));
-      Value row = b.add(b.div(k, b.index(factors)), b.index(i / factors));
-      Value at =
-          b.add(place.offset, b.add(b.mul(row, b.index(format.stepElements())),
-                                    b.mul(c, b.index(factors * factors))));
-      vector::StoreOp::create(b.builder, b.loc, value, to, ValueRange{at});
+        value = b.make<vector::BitCastOp>(loaded, value);
+      // Of pairs a row of the transpose has two vectors.
+      int64_t at =
+          i / factors * format.stepElements() + i % factors * factors * lanes;
+      vector::StoreOp::create(b.builder, b.loc, value, to,
+                              ValueRange{b.add(corner, b.index(at))});
     }
   };
   // Panel by panel, and in each the memory in order; the next panel is far away
@@ -300,7 +266,8 @@ void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
               emitPrefetches(
                   b, panels, b.add(b.add(start, panelElements), row),
                   b.index(kPrefetchBytes * 8 / element.getIntOrFloatBitWidth()),
-                  b.index(0), b.index(llvm::divideCeil(bytes, kPrefetchBytes)));
+                  b.index(0), b.index(llvm::divideCeil(bytes, kPrefetchBytes)),
+                  /*shift=*/{}, /*run=*/{}, /*isNear=*/true);
               b.loop(
                   b.index(0), end,
                   [&](Value k) {

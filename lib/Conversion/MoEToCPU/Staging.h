@@ -28,9 +28,6 @@ void emitStageRows(LoopBuilder &b, const TileFormat &format, Value source,
 /// The halves of every word of a vector change places.
 Value swapHalves(LoopBuilder &b, Value words);
 
-/// Transposes a square of vectors: lane j of vector i becomes lane i of j.
-SmallVector<Value> emitTranspose(LoopBuilder &b, SmallVector<Value> rows);
-
 /// Part of a matrix [rows, columns] in memory.
 struct MatrixBlock {
   Value source;

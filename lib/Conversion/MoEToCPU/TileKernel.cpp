@@ -16,74 +16,6 @@ using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-TileFormat TileFormat::get(FloatType element, FloatType accumulator,
-                           int64_t weights, int64_t width, bool pairs,
-                           const CPUTileOptions &options) {
-  TileFormat format;
-  format.element = element;
-  format.accumulator = accumulator;
-  format.weights = weights;
-  format.width = width;
-  format.pairs = pairs;
-  format.rows = options.rowTile;
-  format.lanes =
-      std::min<int64_t>(options.vectorBits / accumulator.getWidth(), width);
-  format.vectors = std::max<int64_t>(options.getVectorsPerRow() / weights, 1);
-  while (width % (format.vectors * format.lanes) != 0)
-    --format.vectors;
-  return format;
-}
-
-Type TileFormat::stageElement() const {
-  if (!pairs)
-    return accumulator;
-  return IntegerType::get(element.getContext(),
-                          2 * element.getIntOrFloatBitWidth());
-}
-
-static MemRefType flatType(Type element) {
-  return MemRefType::get({ShapedType::kDynamic}, element);
-}
-
-Value mlir::moe::detail::flatten(LoopBuilder &b, Value memref) {
-  auto type = cast<MemRefType>(memref.getType());
-  if (type.getRank() > 1) {
-    ReassociationIndices all =
-        llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
-    memref = b.make<memref::CollapseShapeOp>(
-        memref, ArrayRef<ReassociationIndices>(all));
-  }
-  auto flat = flatType(type.getElementType());
-  if (memref.getType() == flat)
-    return memref;
-  return b.make<memref::CastOp>(flat, memref);
-}
-
-/// Into the second-level cache: the first has too few places for lines under
-/// way to keep memory busy.
-void mlir::moe::detail::emitPrefetches(LoopBuilder &b, ValueRange memrefs,
-                                       Value offset, Value stride, Value from,
-                                       Value to, Value shift, Value run) {
-  b.loop(from, to, [&](Value chunk) {
-    Value begin = offset;
-    if (shift) {
-      Value number = b.make<arith::ShRUIOp>(chunk, shift);
-      chunk = b.sub(chunk, b.make<arith::ShLIOp>(number, shift));
-      begin = b.add(begin, b.mul(number, run));
-    }
-    for (Value memref : memrefs) {
-      int64_t bytes =
-          cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8;
-      Value first = b.add(begin, b.mul(chunk, stride));
-      for (int64_t line = 0; line < kPrefetchBytes; line += kCacheLine)
-        memref::PrefetchOp::create(
-            b.builder, b.loc, memref,
-            ValueRange{b.add(first, b.index(line / bytes))},
-            /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
-    }
-  });
-}
-
 /// Keeps LLVM from unrolling a loop that is unrolled as far as it pays.
 static void disableUnrolling(scf::ForOp loop) {
   MLIRContext *context = loop.getContext();
@@ -116,6 +48,9 @@ private:
   void emitStep(MutableArrayRef<Value> sums, ArrayRef<Value> rows, Value column,
                 Value step, int64_t unrolled);
   Value loadFactor(Value row, Value step, int64_t unrolled);
+  void storeSums(ArrayRef<Value> sums, ArrayRef<Value> places);
+  void storeResults(ArrayRef<Value> sums, int64_t count, Value first,
+                    Value column);
   VectorType sumType() {
     return VectorType::get({format.lanes}, format.accumulator);
   }
@@ -240,17 +175,86 @@ void KernelBuilder::emitTile(int64_t count, Value first, Value column,
         return loaded;
       });
   sums = emitSteps(std::move(sums), rows, column, prefetched);
+  if (!format.result)
+    return storeSums(sums, places);
+  b.when(
+      call.result.isComplete, [&] { storeResults(sums, count, first, column); },
+      [&] { storeSums(sums, places); });
+}
+
+void KernelBuilder::storeSums(ArrayRef<Value> sums, ArrayRef<Value> places) {
   for (auto [sum, place] : llvm::zip_equal(sums, places))
     vector::StoreOp::create(b.builder, b.loc, sum, call.sums,
                             ValueRange{place});
 }
 
+/// The pairs of an element of the upper half, first, and one of the lower.
+static Value emitPairsOfHalves(LoopBuilder &b, Value value) {
+  int64_t half = cast<VectorType>(value.getType()).getNumElements() / 2;
+  SmallVector<int64_t> mask;
+  for (int64_t i = 0; i < half; ++i)
+    mask.append({half + i, i});
+  return b.make<vector::ShuffleOp>(value, value, mask);
+}
+
+/// Memory takes the results of a tile while the next one is computed.
+void KernelBuilder::storeResults(ArrayRef<Value> sums, int64_t count,
+                                 Value first, Value column) {
+  const TileResult &result = call.result;
+  int64_t factors = format.resultRows;
+  Values offsets;
+  Value one = b.index(1);
+  Value mask = b.sub(b.make<arith::ShLIOp>(one, result.runShift), one);
+  for (int64_t v = 0; v < format.vectors; ++v) {
+    Value at = plus(column, v * format.lanes);
+    Value run = b.make<arith::ShRUIOp>(at, result.runShift);
+    Value inside = b.make<arith::AndIOp>(at, mask);
+    offsets.push_back(
+        b.add(b.mul(run, result.runStride), b.mul(inside, b.index(factors))));
+  }
+  // Rows that share one of the results, or two vectors of a row.
+  int64_t step = format.roundsTwo() && factors == 1 ? 2 : 1;
+  auto makeVector = [&](int64_t r, int64_t v) {
+    Value first = sums[r * format.vectors + v];
+    if (factors * step == 1)
+      return b.toReal(format.result, first);
+    int64_t other =
+        factors > 1 ? (r + 1) * format.vectors + v : r * format.vectors + v + 1;
+    if (format.roundsTwo()) {
+      Value both = emitRoundSums(b, first, sums[other]);
+      return factors > 1 ? emitPairsOfHalves(b, both) : both;
+    }
+    Value later = b.toReal(format.result, sums[other]);
+    return b.make<vector::InterleaveOp>(later, b.toReal(format.result, first));
+  };
+  Value start = b.add(result.offset,
+                      b.mul(b.div(first, b.index(factors)), result.stride));
+  auto store = [&](bool past) {
+    for (int64_t r = 0; r < count; r += factors) {
+      Value row = b.add(start, b.mul(b.index(r / factors), result.stride));
+      for (int64_t v = 0; v < format.vectors; v += step) {
+        Value value = makeVector(r, v), at = b.add(row, offsets[v]);
+        if (past)
+          b.streamLanes(value, {result.memref, {}}, at);
+        else
+          b.storeLanes(value, {result.memref, {}}, at,
+                       format.lanes * factors * step);
+      }
+    }
+  };
+  b.when(result.streams, [&] { store(true); }, [&] { store(false); });
+}
+
 void KernelBuilder::emit() {
-  // Balanced tiles: none is much smaller than the others.
+  // Balanced tiles: none is much smaller than the others. Rows that share a row
+  // of the results stay together.
   Value zero = b.index(0), one = b.index(1);
-  Value tiles = b.make<arith::CeilDivUIOp>(call.rows, b.index(format.rows));
-  Value base = b.div(call.rows, tiles);
-  Value longer = b.sub(call.rows, b.mul(base, tiles));
+  int64_t together = format.result ? format.resultRows : 1;
+  Value units = b.div(call.rows, b.index(together));
+  Value tiles =
+      b.make<arith::CeilDivUIOp>(units, b.index(format.rows / together));
+  Value base = b.div(units, tiles);
+  Value longer = b.sub(units, b.mul(base, tiles));
   // The prefetches are spread evenly over all turns of all tiles.
   Value turns = b.maximum(b.div(call.steps, b.index(TileFormat::kUnroll)), one);
   int64_t columns = format.width / format.columns();
@@ -272,21 +276,22 @@ void KernelBuilder::emit() {
     Value extra = b.compare(arith::CmpIPredicate::ult, t, longer);
     Value rows = b.add(
         base, b.make<arith::IndexCastUIOp>(b.builder.getIndexType(), extra));
-    Value first = b.add(b.mul(t, base), b.minimum(t, longer));
+    Value first =
+        b.mul(b.add(b.mul(t, base), b.minimum(t, longer)), b.index(together));
     Value before = b.mul(t, b.mul(perTile, b.index(columns)));
     SmallVector<int64_t> cases =
-        llvm::to_vector(llvm::seq<int64_t>(1, format.rows));
+        llvm::to_vector(llvm::seq<int64_t>(1, format.rows / together));
     auto choice = scf::IndexSwitchOp::create(b.builder, b.loc, TypeRange{},
                                              rows, cases, cases.size());
     auto fill = [&](Region &region, int64_t count) {
       OpBuilder::InsertionGuard guard(b.builder);
       b.builder.createBlock(&region);
-      emitTiles(count, first, before);
+      emitTiles(count * together, first, before);
       scf::YieldOp::create(b.builder, b.loc);
     };
     for (auto [region, count] : llvm::zip_equal(choice.getCaseRegions(), cases))
       fill(region, count);
-    fill(choice.getDefaultRegion(), format.rows);
+    fill(choice.getDefaultRegion(), format.rows / together);
   });
 }
 
@@ -301,6 +306,9 @@ static std::string kernelName(const TileFormat &format, const TileCall &call) {
     stream << "_pairs";
   if (format.ragged)
     stream << "_ragged";
+  if (format.result)
+    stream << "_to_" << format.result
+           << (format.resultRows > 1 ? "_pairs" : "");
   // Panels may be made from another type.
   Type source = getElementTypeOrSelf(call.ahead.front().getType());
   if (source != getElementTypeOrSelf(call.panels.front().getType()))
@@ -309,7 +317,8 @@ static std::string kernelName(const TileFormat &format, const TileCall &call) {
 }
 
 /// The operands of a call in the order of the function's arguments.
-static SmallVector<Value> listOperands(const TileCall &call) {
+static SmallVector<Value> listOperands(const TileFormat &format,
+                                       const TileCall &call) {
   SmallVector<Value> operands{call.stage, call.stageOffset, call.stride,
                               call.rows};
   llvm::append_range(operands, call.panels);
@@ -318,11 +327,17 @@ static SmallVector<Value> listOperands(const TileCall &call) {
   llvm::append_range(operands, call.ahead);
   operands.append({call.aheadOffset, call.aheadChunks, call.aheadStride,
                    call.aheadShift, call.aheadRun});
+  const TileResult &result = call.result;
+  if (format.result)
+    operands.append({result.memref, result.offset, result.stride,
+                     result.runShift, result.runStride, result.isComplete,
+                     result.streams});
   return operands;
 }
 
 static TileCall fromArguments(Block::BlockArgListType arguments,
-                              int64_t weights) {
+                              const TileFormat &format) {
+  int64_t weights = format.weights;
   TileCall call;
   auto *next = arguments.begin();
   auto take = [&] { return Value(*next++); };
@@ -344,13 +359,20 @@ static TileCall fromArguments(Block::BlockArgListType arguments,
   call.aheadStride = take();
   call.aheadShift = take();
   call.aheadRun = take();
+  if (!format.result)
+    return call;
+  for (Value *value :
+       {&call.result.memref, &call.result.offset, &call.result.stride,
+        &call.result.runShift, &call.result.runStride, &call.result.isComplete,
+        &call.result.streams})
+    *value = take();
   return call;
 }
 
 void mlir::moe::detail::emitTileCall(LoopBuilder &b, Operation *op,
                                      const TileFormat &format,
                                      const TileCall &call) {
-  SmallVector<Value> operands = listOperands(call);
+  SmallVector<Value> operands = listOperands(format, call);
   auto type = b.builder.getFunctionType(TypeRange(ValueRange(operands)), {});
   func::FuncOp kernel = getOrAddFunction(
       b.builder, op, kernelName(format, call), type,
@@ -361,7 +383,7 @@ void mlir::moe::detail::emitTileCall(LoopBuilder &b, Operation *op,
         b.builder.setInsertionPointToStart(function.addEntryBlock());
         LoopBuilder inner(b.builder, op->getLoc());
         KernelBuilder(inner, format,
-                      fromArguments(function.getArguments(), format.weights))
+                      fromArguments(function.getArguments(), format))
             .emit();
         func::ReturnOp::create(b.builder, op->getLoc());
       });

@@ -33,6 +33,12 @@ struct TileFormat {
   /// Rows of a full tile.
   int64_t rows = 1;
 
+  /// Where it is set, complete sums are rounded to it and leave the kernel as
+  /// results; each row of results has `resultRows` rows of sums, 1 or 2, of
+  /// which the later one stands first in every pair.
+  FloatType result;
+  int64_t resultRows = 1;
+
   /// Steps per turn of the innermost loop.
   static constexpr int64_t kUnroll = 4;
 
@@ -52,8 +58,26 @@ struct TileFormat {
   /// Element of the stage: an accumulator, or a pair of factors as a word whose
   /// high half is the first index.
   Type stageElement() const;
+  /// Whether results are rounded two vectors at once, by the instruction that
+  /// is there where dot products are; of one row they are neighbours.
+  bool roundsTwo() const {
+    return pairs && result && result.isBF16() && vectors % 2 == 0;
+  }
   /// Whether columns above `width` exist; a kernel needs whole vectors.
   bool isValid() const { return width % columns() == 0; }
+};
+
+/// Where a kernel writes results.
+struct TileResult {
+  /// memref<?xR>; where the first row and column go, and how far rows of
+  /// results are apart.
+  Value memref, offset, stride;
+  /// Each run of 2^runShift columns begins `runStride` elements after the one
+  /// before.
+  Value runShift, runStride;
+  /// i1: whether the sums are complete; whether they go past the caches, for
+  /// which every vector is aligned.
+  Value isComplete, streams;
 };
 
 /// A call of the kernel: `sums[r, c] = (fresh ? 0 : sums[r, c]) + sum over
@@ -74,6 +98,8 @@ struct TileCall {
   Value sums, sumsOffset;
   /// i1.
   Value fresh;
+  /// Of formats that have a result: then complete sums are not written.
+  TileResult result;
   /// What to prefetch meanwhile: memref<?xB> per weight, where it begins, how
   /// many chunks of `kPrefetchBytes`, and how far they are apart; after each
   /// 2^aheadShift of them comes the next run, `aheadRun` elements further.
@@ -94,10 +120,13 @@ void emitTileCall(LoopBuilder &b, Operation *op, const TileFormat &format,
 
 /// Emits prefetches of chunks `from` to `to - 1` of each memref, of which chunk
 /// 0 is at `offset` and each `stride` elements after the one before, in runs of
-/// 2^shift chunks that are `run` elements apart where `shift` is given.
+/// 2^shift chunks that are `run` elements apart where `shift` is given. They go
+/// to the second-level cache: the first has too few places for lines under way
+/// to keep memory busy. Where `isNear` is set they are there already, and go to
+/// the first.
 void emitPrefetches(LoopBuilder &b, ValueRange memrefs, Value offset,
                     Value stride, Value from, Value to, Value shift = {},
-                    Value run = {});
+                    Value run = {}, bool isNear = false);
 
 /// `memref<?xT>` over all elements of a compact memref.
 Value flatten(LoopBuilder &b, Value memref);

@@ -54,7 +54,7 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
     panels.push_back(flatten(b, weight));
   int64_t expertElements = type.getNumElements() / op.getNumExperts();
   product.begin();
-  product.blocks.makesPanels = true;
+  product.blocks.scratchBytes = options.transposeBytes();
   product.blocks.emitScratch(b);
   Value scratch = product.blocks.emitPanelScratch(b);
   // The packed matrix is [k, n]: its panels hold columns of k, its steps are

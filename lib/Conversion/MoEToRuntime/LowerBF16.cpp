@@ -67,15 +67,46 @@ static SmallVector<Operation *> hostOps(ModuleOp module) {
   return ops;
 }
 
-/// Operands of bf16 of the target's instructions, which keep their type.
-static SmallVector<std::pair<OpOperand *, Type>> findKept(ModuleOp module) {
-  SmallVector<std::pair<OpOperand *, Type>> kept;
-  module.walk([&](LLVM::CallIntrinsicOp call) {
-    for (OpOperand &operand : call->getOpOperands())
-      if (isBF16(operand.get().getType()))
-        kept.push_back({&operand, operand.get().getType()});
-  });
-  return kept;
+namespace {
+/// Operands and results of bf16 of the target's instructions, which keep their
+/// type.
+struct Kept {
+  explicit Kept(ModuleOp module);
+  /// Gives them their type back, and everything else the integers.
+  void restore();
+
+  SmallVector<std::pair<OpOperand *, Type>> operands;
+  SmallVector<std::pair<OpResult, Type>> results;
+};
+} // namespace
+
+Kept::Kept(ModuleOp module) {
+  for (Operation *op : hostOps(module))
+    op->walk([&](LLVM::CallIntrinsicOp call) {
+      for (OpOperand &operand : call->getOpOperands())
+        if (isBF16(operand.get().getType()))
+          operands.push_back({&operand, operand.get().getType()});
+      for (OpResult result : call->getOpResults())
+        if (isBF16(result.getType()))
+          results.push_back({result, result.getType()});
+    });
+}
+
+void Kept::restore() {
+  for (auto [operand, type] : operands) {
+    OpBuilder builder(operand->getOwner());
+    operand->set(LLVM::BitcastOp::create(builder, operand->getOwner()->getLoc(),
+                                         type, operand->get()));
+  }
+  for (auto [result, type] : results) {
+    Type integers = result.getType();
+    result.setType(type);
+    OpBuilder builder(result.getContext());
+    builder.setInsertionPointAfterValue(result);
+    auto cast =
+        LLVM::BitcastOp::create(builder, result.getLoc(), integers, result);
+    result.replaceAllUsesExcept(cast, cast);
+  }
 }
 
 namespace {
@@ -94,17 +125,13 @@ struct LowerBF16 : public moe::impl::LowerBF16PassBase<LowerBF16> {
         });
     if (result.wasInterrupted())
       return signalPassFailure();
-    SmallVector<std::pair<OpOperand *, Type>> kept = findKept(getOperation());
+    Kept kept(getOperation());
     AttrTypeReplacer replacer = makeReplacer();
     for (Operation *op : hostOps(getOperation()))
       replacer.recursivelyReplaceElementsIn(op, /*replaceAttrs=*/true,
                                             /*replaceLocs=*/false,
                                             /*replaceTypes=*/true);
-    for (auto [operand, type] : kept) {
-      OpBuilder builder(operand->getOwner());
-      operand->set(LLVM::BitcastOp::create(
-          builder, operand->getOwner()->getLoc(), type, operand->get()));
-    }
+    kept.restore();
   }
 };
 } // namespace

@@ -40,11 +40,12 @@ static bool hasParts(Operation *op) {
 static int64_t getPart(Operation *op) {
   if (isOfExchange(op))
     return MOIRA_PART_EXCHANGE;
-  if (isa<GateOp, CountOp, AssignOp, NoiseOp, CapacityOp>(op))
+  if (isa<GateOp, GateGradientOp, CountOp, AssignOp, NoiseOp, CapacityOp>(op))
     return MOIRA_PART_GATE;
   if (isa<DispatchOp, SourcesOp>(op))
     return MOIRA_PART_DISPATCH;
-  if (isa<CombineOp>(op))
+  // The gradient of the weights of a combine reads what the combine read.
+  if (isa<CombineOp, PairDotOp>(op))
     return MOIRA_PART_COMBINE;
   if (isa<GroupedMatmulOp>(op))
     return op->hasAttr("layer") ? MOIRA_PART_EXPERT : MOIRA_PART_OTHER;
@@ -65,6 +66,8 @@ static int64_t flopsPerRow(GroupedMatmulOp op) {
 namespace {
 
 struct MarkParts : public moe::impl::MarkPartsPassBase<MarkParts> {
+  using MarkPartsPassBase::MarkPartsPassBase;
+
   void runOnOperation() override {
     // The declaration belongs to the module, which functions share.
     for (auto function :
@@ -78,9 +81,9 @@ struct MarkParts : public moe::impl::MarkPartsPassBase<MarkParts> {
   }
 
 private:
-  /// Where the marks so far have led.
+  /// Where the marks so far have led, and the layer that the last op named.
   struct Place {
-    int64_t part, layer;
+    int64_t part, layer, named;
   };
 
   /// Marks the top level of the function, where parts follow each other.
@@ -97,7 +100,7 @@ private:
     });
     if (layer < 0)
       return false;
-    Place place{MOIRA_PART_OTHER, layer};
+    Place place{MOIRA_PART_OTHER, layer, layer};
     return markBlock(function.front(), place);
   }
 
@@ -115,10 +118,12 @@ private:
       }
       int64_t next = getPart(&op);
       if (auto given = op.getAttrOfType<IntegerAttr>("layer"))
-        place.layer = given.getInt();
-      if (next < 0 || next == place.part)
+        place.named = given.getInt();
+      // The way back may go from one layer to the next within a part.
+      if (next < 0 || (next == place.part && place.named == place.layer))
         continue;
       place.part = next;
+      place.layer = place.named;
       ImplicitLocOpBuilder b(op.getLoc(), &op);
       func::CallOp::create(
           b, "moira_abi_enter", TypeRange{},
@@ -141,18 +146,20 @@ private:
     declaration->setAttr("moe.abi", b.getStringAttr("enter"));
   }
 
-  static void describe(func::FuncOp function) {
+  void describe(func::FuncOp function) const {
     Builder b(function.getContext());
     struct Layer {
       int64_t experts = 0, topK = 0, flops = 0;
       PlacementAttr placement;
     };
     std::map<int64_t, Layer> layers;
-    int64_t dense = 0, ranks = 1;
+    int64_t dense = 0, count = 1;
     ScheduleAttr schedule;
     function.walk([&](Operation *op) {
       auto number = op->getAttrOfType<IntegerAttr>("layer");
       auto matmul = dyn_cast<GroupedMatmulOp>(op);
+      if (isCollective(op) && count == 1)
+        count = ranks;
       if (matmul && !number)
         dense += flopsPerRow(matmul);
       if (!number)
@@ -160,7 +167,7 @@ private:
       Layer &layer = layers[number.getInt()];
       if (auto placement = op->getAttrOfType<PlacementAttr>("placement")) {
         layer.placement = placement;
-        ranks = placement.getRanks();
+        count = placement.getRanks();
       }
       if (auto given = op->getAttrOfType<ScheduleAttr>("schedule"))
         schedule = given;
@@ -184,8 +191,8 @@ private:
         fields.push_back(b.getNamedAttr("placement", layer.placement));
       list.push_back(b.getDictionaryAttr(fields));
     }
-    if (ranks > 1)
-      function->setAttr("moe.ranks", b.getI64IntegerAttr(ranks));
+    if (count > 1)
+      function->setAttr("moe.ranks", b.getI64IntegerAttr(count));
     if (schedule)
       function->setAttr("moe.schedule", schedule);
     if (!list.empty())

@@ -72,11 +72,16 @@ struct OutlineParallel
       for (auto [i, loop] : llvm::enumerate(loops))
         outline(function, loop, i, converter);
     }
+    shareBodies();
   }
 
 private:
   void outline(func::FuncOp function, scf::ParallelOp loop, unsigned number,
                const LLVMTypeConverter &converter);
+  void shareBodies();
+
+  /// The functions made of loops, and what names each.
+  SmallVector<std::pair<func::FuncOp, func::ConstantOp>> bodies;
 };
 
 /// Values from outside `region` that its body needs, without constants.
@@ -191,10 +196,12 @@ void OutlineParallel::outline(func::FuncOp function, scf::ParallelOp loop,
   Value span = arith::SubIOp::create(b, loop.getUpperBound()[0],
                                      loop.getLowerBound()[0]);
   Value count = arith::CeilDivSIOp::create(b, span, loop.getStep()[0]);
-  Value address = func::ConstantOp::create(
+  auto reference = func::ConstantOp::create(
       b, body.getFunctionType(), SymbolRefAttr::get(context, body.getName()));
-  address =
-      UnrealizedConversionCastOp::create(b, pointer, address).getResult(0);
+  bodies.push_back({body, reference});
+  Value address =
+      UnrealizedConversionCastOp::create(b, pointer, reference.getResult())
+          .getResult(0);
   int64_t cost;
   if (auto given = loop->getAttrOfType<IntegerAttr>("moe.cost"))
     cost = given.getInt();
@@ -203,4 +210,29 @@ void OutlineParallel::outline(func::FuncOp function, scf::ParallelOp loop,
   AbiBuilder(b, function.getArgument(0))
       .parallelFor(address, storage, count, cost);
   loop.erase();
+}
+
+/// What is equal has one function: variants, and products of equal shapes, have
+/// many loops in common, and the compiler's time is that of the code it makes.
+void OutlineParallel::shareBodies() {
+  llvm::DenseMap<size_t, SmallVector<func::FuncOp>> known;
+  for (auto &entry : bodies) {
+    func::FuncOp body = entry.first;
+    size_t key = 0;
+    body->walk(
+        [&](Operation *op) { key = llvm::hash_combine(key, op->getName()); });
+    SmallVector<func::FuncOp> &similar = known[key];
+    auto *same = llvm::find_if(similar, [&](func::FuncOp other) {
+      return OperationEquivalence::isRegionEquivalentTo(
+          &body.getBody(), &other.getBody(),
+          OperationEquivalence::IgnoreLocations);
+    });
+    if (same == similar.end()) {
+      similar.push_back(body);
+      continue;
+    }
+    entry.second.setValueAttr(SymbolRefAttr::get(*same));
+    body.erase();
+  }
+  bodies.clear();
 }

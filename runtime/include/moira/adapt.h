@@ -62,9 +62,13 @@ MOIRA_API int32_t moira_session_adapt(moira_session *session, const char *entry,
 MOIRA_API int32_t moira_session_stop_adapting(moira_session *session,
                                               const char *entry);
 
-/* Texts that the following functions write are ended by moira_text_free; NULL
- * is legal there. */
-MOIRA_API void moira_text_free(char *text);
+/* Tokens that all ranks together bring to the next step, the same number on all
+ * ranks, so that plans need not lag behind sizes that change; -1: not known. */
+MOIRA_API int32_t moira_session_announce_tokens(moira_session *session,
+                                                const char *entry,
+                                                int64_t tokens);
+
+/* Texts of the following functions are ended by moira_text_free. */
 
 /* Plans to choose from, as a JSON list of names such as "r=1 degree=2". */
 MOIRA_API int32_t moira_session_candidates(moira_session *session,
@@ -87,6 +91,41 @@ MOIRA_API int32_t moira_session_save_learned(moira_session *session,
 MOIRA_API int32_t moira_session_load_learned(moira_session *session,
                                              const char *entry,
                                              const char *json);
+
+/* Where weights stand for long (docs/placement.md). `table` receives
+ * [ranks, slots] units of a layer, by its number in the manifest, as far as
+ * `capacity` reaches; `count` how many there are, 0 for a layer that is not on
+ * several ranks. Either pointer may be NULL. */
+MOIRA_API int32_t moira_session_slot_table(moira_session *session,
+                                           int64_t layer, int32_t *table,
+                                           int64_t capacity, int64_t *count);
+/* Gives a layer, and those that share its parameters, another table, and moves
+ * weights, kept gradients and states of optimizers there. Nothing is bound
+ * again. Collective, with equal tables. */
+MOIRA_API int32_t moira_session_move_weights(moira_session *session,
+                                             int64_t layer,
+                                             const int32_t *table,
+                                             int64_t count);
+
+/* Zeros are the usual choice. */
+typedef struct moira_rebalance_options {
+  uint32_t struct_size;
+  double threshold;   /* rows of the fullest rank over the mean that are left
+                         alone; 0: 1.1 */
+  int32_t max_rounds; /* of one slot for another, in a call; 0: 16 */
+  int64_t steps;      /* that a table is expected to last; 0: 100 */
+  const char *topology, *calibration; /* as in moira_adapt_options */
+} moira_rebalance_options;
+
+/* Counts the loads of an entry's steps from now on. `options` may be NULL. All
+ * ranks alike. */
+MOIRA_API int32_t
+moira_session_count_loads(moira_session *session, const char *entry,
+                          const moira_rebalance_options *options);
+/* Moves experts to where the loads since the last call want them; `moved` (may
+ * be NULL) receives how many layers have changed. Collective. */
+MOIRA_API int32_t moira_session_rebalance(moira_session *session,
+                                          const char *entry, int64_t *moved);
 
 #ifdef __cplusplus
 }

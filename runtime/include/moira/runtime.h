@@ -263,6 +263,12 @@ MOIRA_API int64_t moira_statistics_steps(const moira_statistics *statistics);
 /* Row of step `index`, 0 the oldest. */
 MOIRA_API int32_t moira_statistics_step(const moira_statistics *statistics,
                                         int64_t index, moira_step_row *row);
+/* The step with all its layers as one line of JSON (docs/statistics.md). The
+ * text is ended by moira_text_free. */
+MOIRA_API int32_t moira_statistics_json(const moira_statistics *statistics,
+                                        int64_t index, char **json);
+/* Ends a text that a function of the library has made; NULL is legal. */
+MOIRA_API void moira_text_free(char *text);
 /* Row of the `layer`-th layer in that step. */
 MOIRA_API int32_t moira_statistics_layer(const moira_statistics *statistics,
                                          int64_t index, int32_t layer,

@@ -133,7 +133,7 @@ func.func @rows_gradient(%dy: memref<?x64xf32>, %sizes: memref<2xi32>,
 // -----
 
 // The gradient of weights: the rows of a group are the steps, in pairs where the
-// target has a dot product of them.
+// target has a dot product of them, and the kernel writes the result.
 // CHECK-LABEL: func.func @weights_gradient
 // CHECK-SAME: moe.numerics = "cpu-dot-bf16"
 // AVX2-LABEL: func.func @weights_gradient
@@ -142,11 +142,64 @@ func.func @weights_gradient(%dy: memref<?x64xbf16>, %x: memref<?x128xbf16>,
     %sizes: memref<2xi32>, %dw: memref<2x64x128xf32>) {
   // CHECK: scf.parallel
   // CHECK-COUNT-64: vector.shuffle
-  // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged(
+  // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged_to_f32(
+  // CHECK-NOT: llvm.fence
+  // CHECK: return
   // Of bf16 rows, which are read ahead.
-  // AVX2: @moira_tiles_f32_1x64_ragged_from_bf16(
+  // AVX2: @moira_tiles_f32_1x64_ragged_to_f32_from_bf16(
   moe.grouped_matmul rows(%dy, %x : memref<?x64xbf16>, memref<?x128xbf16>)
       groups(%sizes : memref<2xi32>) nk contraction outs(%dw : memref<2x64x128xf32>) {
+  }
+  return
+}
+
+// -----
+
+// In panels of pairs two rows of sums are one of the result; sums of dot products
+// are rounded by the target's instruction.
+// CHECK-LABEL: func.func @packed_gradient
+func.func @packed_gradient(%dy: memref<?x64xbf16>, %x: memref<?x128xbf16>,
+    %sizes: memref<2xi32>, %dw: memref<2x2x64x32x2xbf16>) {
+  // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged_to_bf16_pairs(
+  // CHECK: func.func private @moira_tiles_bf16_f32_1x64_pairs_ragged_to_bf16_pairs(
+  // CHECK: call_intrinsic "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+  // CHECK: vector.shuffle
+  moe.grouped_matmul rows(%dy, %x : memref<?x64xbf16>, memref<?x128xbf16>)
+      groups(%sizes : memref<2xi32>) panels contraction
+      outs(%dw : memref<2x2x64x32x2xbf16>) {
+  }
+  return
+}
+
+// -----
+
+// Columns that end within a panel: the sums are written after the kernel.
+// CHECK-LABEL: func.func @ragged_gradient
+func.func @ragged_gradient(%dy: memref<?x64xf32>, %x: memref<?x100xf32>,
+    %sizes: memref<2xi32>, %dw: memref<2x64x100xf32>) {
+  // CHECK: func.call @moira_tiles_f32_1x64_ragged(
+  // CHECK: vector.store {{.*}} : memref<2x64x100xf32>
+  moe.grouped_matmul rows(%dy, %x : memref<?x64xf32>, memref<?x100xf32>)
+      groups(%sizes : memref<2xi32>) nk contraction outs(%dw : memref<2x64x100xf32>) {
+  }
+  return
+}
+
+// -----
+
+// What an epilogue reads of other tensors is asked for before the last steps.
+// CHECK-LABEL: func.func @epilogue_reads
+func.func @epilogue_reads(%dy: memref<?x64xf32>, %sizes: memref<2xi32>,
+    %w: memref<2x1x128x64xf32>, %g: memref<?x128xf32>, %dx: memref<?x128xf32>) {
+  // CHECK: memref.prefetch %{{.*}} : memref<?x128xf32>
+  // CHECK: func.call @moira_tiles_f32_1x64(
+  // CHECK: vector.load %{{.*}} : memref<?x128xf32>, vector<16xf32>
+  moe.grouped_matmul rows(%dy : memref<?x64xf32>) groups(%sizes : memref<2xi32>)
+      weights(%w : memref<2x1x128x64xf32>) transposed_panels
+      elements(%g : memref<?x128xf32>) outs(%dx : memref<?x128xf32>) {
+  ^bb0(%p: f32, %e: f32):
+    %v = arith.mulf %p, %e : f32
+    moe.yield %v : f32
   }
   return
 }

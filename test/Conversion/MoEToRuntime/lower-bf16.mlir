@@ -21,6 +21,19 @@ llvm.func @moves(%p: !llvm.ptr, %i: i64, %c: vector<8xi1>, %a: bf16) -> bf16 {
 
 // -----
 
+// The target's own instructions keep their types.
+// CHECK-LABEL: llvm.func @instruction
+llvm.func @instruction(%a: vector<16xf32>, %p: !llvm.ptr) {
+  // CHECK: %[[R:.*]] = llvm.call_intrinsic "llvm.x86.avx512bf16.cvtneps2bf16.512"({{.*}}) : (vector<16xf32>) -> vector<16xbf16>
+  %0 = llvm.call_intrinsic "llvm.x86.avx512bf16.cvtneps2bf16.512"(%a) : (vector<16xf32>) -> vector<16xbf16>
+  // CHECK: %[[I:.*]] = llvm.bitcast %[[R]] : vector<16xbf16> to vector<16xi16>
+  // CHECK: llvm.store %[[I]]
+  llvm.store %0, %p : vector<16xbf16>, !llvm.ptr
+  llvm.return
+}
+
+// -----
+
 llvm.func @computes(%a: bf16) -> bf16 {
   // expected-error @+1 {{expected no arithmetic on bf16 in this phase}}
   %0 = llvm.fadd %a, %a : bf16

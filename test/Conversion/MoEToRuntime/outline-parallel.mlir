@@ -50,3 +50,46 @@ func.func @pack(%ctx: !llvm.ptr, %x: memref<4xf32>) attributes {moe.kind = "pack
   }
   return
 }
+
+// Equal loops share a body, in one function and in several; others do not.
+// CHECK-LABEL: func.func private @twice_parallel_0
+// CHECK-NOT: @twice_parallel_1
+// CHECK: func.func private @twice_parallel_2
+// CHECK-LABEL: func.func @twice
+// CHECK-DAG: constant @twice_parallel_0
+// CHECK-DAG: constant @twice_parallel_2
+func.func @twice(%ctx: !llvm.ptr, %x: memref<8xf32>, %y: memref<8xf32>) attributes {moe.kind = "step"} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %two = arith.constant 2.0 : f32
+  %three = arith.constant 3.0 : f32
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %two, %x[%i] : memref<8xf32>
+    scf.reduce
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %two, %y[%i] : memref<8xf32>
+    scf.reduce
+  }
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %three, %y[%i] : memref<8xf32>
+    scf.reduce
+  }
+  return
+}
+
+// CHECK-NOT: @again_parallel_0
+// CHECK-LABEL: func.func @again
+// CHECK: constant @twice_parallel_0
+func.func @again(%ctx: !llvm.ptr, %z: memref<8xf32>) attributes {moe.kind = "step"} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %two = arith.constant 2.0 : f32
+  scf.parallel (%i) = (%c0) to (%c8) step (%c1) {
+    memref.store %two, %z[%i] : memref<8xf32>
+    scf.reduce
+  }
+  return
+}

@@ -57,3 +57,16 @@ func.func @polynomials(%x: f32, %y: f16) -> (f32, f32, f32, f32, f16) {
   %4 = math.log %y : f16
   return %0, %1, %2, %3, %4 : f32, f32, f32, f32, f16
 }
+
+// The upper bound is applied last, of f64 and vectors too.
+// CHECK-LABEL: func.func @clamps
+// CHECK: %[[A:.*]] = arith.maximumf %[[X:.*]], %[[L:.*]] : f64
+// CHECK: arith.minimumf %[[A]], %[[H:.*]] : f64
+// CHECK: %[[B:.*]] = arith.maximumf %{{.*}} : vector<8xf32>
+// CHECK: arith.minimumf %[[B]], %{{.*}} : vector<8xf32>
+func.func @clamps(%x: f64, %l: f64, %h: f64, %v: vector<8xf32>,
+    %vl: vector<8xf32>, %vh: vector<8xf32>) -> (f64, vector<8xf32>) {
+  %0 = math.clampf %x to [%l, %h] : f64
+  %1 = math.clampf %v to [%vl, %vh] : vector<8xf32>
+  return %0, %1 : f64, vector<8xf32>
+}

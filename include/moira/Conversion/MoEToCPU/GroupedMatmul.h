@@ -41,6 +41,13 @@ struct CPUTileOptions {
   /// Bytes of a block of panels where arithmetic is the limit; the next block
   /// is prefetched meanwhile.
   int64_t blockBytes() const { return cacheBytes / 8; }
+  /// Bytes of a copied block of a panel. What it is made of comes from rows
+  /// that may be a multiple of a way of the cache apart: so few of them that
+  /// they fit half of the ways of the sets that they share.
+  int64_t copyBytes() const { return cacheBytes / 32; }
+  /// Of a transposed one, which stays in the first-level cache with what it is
+  /// made of.
+  int64_t transposeBytes() const { return cacheBytes / 64; }
   /// Bytes of staged rows.
   int64_t stageBytes() const { return cacheBytes * 3 / 8; }
   /// Columns of a panel that is made for one work item: 256 bytes of sums.

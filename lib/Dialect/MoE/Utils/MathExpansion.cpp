@@ -194,10 +194,25 @@ Value mlir::moe::buildLog(OpBuilder &builder, Location loc, Value x) {
   return a.select(a.compare(arith::CmpFPredicate::OGE, x, zero), result, nan);
 }
 
+namespace {
+/// The upper bound is applied last, as torch.clamp does; NaN stays.
+struct ExpandClamp : OpRewritePattern<math::ClampFOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::ClampFOp op,
+                                PatternRewriter &rewriter) const override {
+    Value raised = arith::MaximumFOp::create(rewriter, op.getLoc(),
+                                             op.getValue(), op.getMin());
+    rewriter.replaceOpWithNewOp<arith::MinimumFOp>(op, raised, op.getMax());
+    return success();
+  }
+};
+} // namespace
+
 void mlir::moe::populateMathExpansionPatterns(RewritePatternSet &patterns) {
-  patterns.add<ExpandFunction<math::ExpOp, buildExp>,
-               ExpandFunction<math::LogOp, buildLog>, ExpandLog1pF64>(
-      patterns.getContext());
+  patterns
+      .add<ExpandFunction<math::ExpOp, buildExp>,
+           ExpandFunction<math::LogOp, buildLog>, ExpandLog1pF64, ExpandClamp>(
+          patterns.getContext());
   // Measured over all f32: tanh and erf within 5 ulp, the others within 3.
   auto isPolynomial = [](StringRef name) {
     return llvm::is_contained(

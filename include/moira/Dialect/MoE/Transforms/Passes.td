@@ -93,7 +93,7 @@ def ExpandMathPass : Pass<"moe-expand-math"> {
     expansion in arith and math.fma (within 1 and 2 ulp, denormals kept), so
     that every target and every vector width computes the same bits. `tanh`,
     `erf`, `erfc`, `log1p` and `expm1` become upstream's polynomials (within 5
-    ulp).
+    ulp). `math.clampf` becomes a maximum and then a minimum, of any type.
     bf16 and f16 go through f32 and are rounded once. f64 functions, and others
     such as `sin` and `powf`, stay: they become calls of the C library.
     `arith.truncf` from f32 to bf16, and from f64 to bf16 and f16, becomes integer

@@ -1,0 +1,171 @@
+// Part of the Moira project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A compiled layer on four ranks that trains while its plans change: r, degree,
+// exchange, schedule, shadows, k of the rows.
+
+#include "Collective/Threads.h"
+#include "JIT/TrainingProgram.h"
+
+#include "moira/JIT/ParseProgram.h"
+#include "moira/JIT/Variants.h"
+
+#include "base/Draws.h"
+#include "session/Adaptation.h"
+#include "session/Residuals.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+
+#include <cstring>
+#include <set>
+
+using namespace moira;
+using namespace moira::runtime;
+using namespace moira::test;
+
+static constexpr int ranks = 4;
+
+/// All variants of the tools' test layer, with gradients and a spare slot.
+static std::shared_ptr<const Program> compileLayer() {
+  static std::shared_ptr<const Program> made; // takes a second or two
+  if (made)
+    return made;
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  auto module =
+      parseProgram(MOIRA_SOURCE_DIR "/test/Tools/Inputs/layer.mlir", context);
+  EXPECT_TRUE(bool(module)) << llvm::toString(module.takeError());
+  if (!module)
+    return nullptr;
+  JitOptions options;
+  options.pipeline.gradients = true;
+  options.pipeline.ranks = ranks;
+  options.pipeline.spareSlots = 1;
+  VariantOptions variants;
+  variants.grids = {ranks};
+  auto program = compileVariants(**module, options, variants);
+  EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
+  made = program ? *program : nullptr;
+  return made;
+}
+
+namespace {
+/// A forward step of a rank that waits for its way back.
+struct Waiting {
+  std::shared_ptr<const Residuals> handle;
+  std::vector<float> gradient;          ///< of the results
+  std::vector<std::vector<char>> first; ///< what the way back gave at once
+};
+
+struct TrainingRank {
+  TrainingRank(Communicator &group, std::shared_ptr<const Program> program)
+      : rank(group.rank()) {
+    SessionOptions options;
+    options.threads = 1;
+    options.statisticsSteps = 1;
+    options.communicator = std::shared_ptr<Communicator>(&group, [](auto *) {});
+    session = makeSession(std::move(program), options);
+    EXPECT_OK(session->bindRandom(5));
+    EXPECT_OK(session->adapt("main", AdaptOptions()));
+    candidates = *session->candidates("main");
+  }
+  std::vector<float> reals(int64_t count, int seed) const {
+    Draws draws({uint32_t(seed), uint32_t(rank)}, 0);
+    std::vector<float> values;
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(float(draws.normal()));
+    return values;
+  }
+  Status forward(int step, Waiting &made) {
+    int64_t rows = 2 + (step * 5 + rank * 3) % 23;
+    std::vector<float> x = reals(rows * 4, step);
+    std::vector<ResultTensor> results;
+    MOIRA_RETURN_IF_ERROR(
+        session->forward("main", {view(x, {rows, 4})}, results, made.handle));
+    made.gradient = reals(rows * 2, step + 10000);
+    return Status();
+  }
+  /// The bytes of all gradients.
+  Status backward(const Waiting &waiting,
+                  std::vector<std::vector<char>> &bytes) {
+    std::vector<ResultTensor> results;
+    MOIRA_RETURN_IF_ERROR(session->backward(
+        *waiting.handle,
+        {view(waiting.gradient, {int64_t(waiting.gradient.size()) / 2, 2})},
+        results));
+    bytes.clear();
+    for (const ResultTensor &result : results) {
+      auto *data = static_cast<const char *>(result.data);
+      bytes.emplace_back(
+          data, data + compactBytes(result.dtype, result.shape).value());
+    }
+    return Status();
+  }
+  const int rank;
+  std::unique_ptr<Session> session;
+  std::vector<Candidate> candidates;
+};
+} // namespace
+
+TEST(AdaptingTraining, HandlesKeepTheirPlansWhileOthersChange) {
+  std::shared_ptr<const Program> program = compileLayer();
+  ASSERT_TRUE(program);
+  std::set<int> copies;
+  CommunicatorOptions grid;
+  grid.ranksPerNode = 2;
+  expectRanks(ranks, grid, [&](Communicator &group) {
+    TrainingRank rank(group, program);
+    std::vector<Waiting> waiting;
+    for (int step = 0; step < 60; ++step) {
+      Draws draws({3, 4}, uint32_t(step)); // alike on all ranks
+      const Candidate &next =
+          rank.candidates[draws.below(int64_t(rank.candidates.size()))];
+      if (rank.rank == 0)
+        copies.insert(next.plan.copies);
+      EXPECT_OK(rank.session->forceCandidate("main", next.describe()));
+      Waiting &made = waiting.emplace_back();
+      MOIRA_RETURN_IF_ERROR(rank.forward(step, made));
+      MOIRA_RETURN_IF_ERROR(rank.backward(made, made.first));
+      if (waiting.size() < 4)
+        continue;
+      // Several are alive; any of them, with the plan that it has.
+      size_t which = size_t(draws.below(int64_t(waiting.size())));
+      std::vector<std::vector<char>> again;
+      MOIRA_RETURN_IF_ERROR(rank.backward(waiting[which], again));
+      EXPECT_EQ(again, waiting[which].first) << "step " << step;
+      waiting.erase(waiting.begin() + int64_t(which));
+      EXPECT_TRUE(rank.session->unbound().empty());
+    }
+    return Status();
+  });
+  EXPECT_EQ(copies, (std::set<int>{0, 1}));
+}
+
+TEST(AdaptingTraining, LearnsFromBothDirections) {
+  std::shared_ptr<const Program> program = compileLayer();
+  ASSERT_TRUE(program);
+  expectRanks(ranks, {}, [&](Communicator &group) {
+    TrainingRank rank(group, program);
+    // All plans have been seen once; then they are decided.
+    MemoryFigures before;
+    size_t warm = rank.candidates.size();
+    for (size_t step = 0; step < warm + 150; ++step) {
+      EXPECT_OK(rank.session->forceCandidate(
+          "main", step < warm ? rank.candidates[step].describe() : ""));
+      if (step == warm)
+        before = rank.session->memory();
+      Waiting made;
+      MOIRA_RETURN_IF_ERROR(rank.forward(7, made));
+      MOIRA_RETURN_IF_ERROR(rank.backward(made, made.first));
+    }
+    // Residuals of other plans fit other blocks of the pool, more or less.
+    EXPECT_LT(rank.session->memory().peak, before.peak + before.peak / 100);
+    EXPECT_EQ(rank.session->memory().parameters, before.parameters);
+    std::string learned = *rank.session->saveLearned("main");
+    // Some ratio of measured to predicted times.
+    EXPECT_EQ(learned.find("\"by_candidate\": []"), std::string::npos);
+    return Status();
+  });
+}
