@@ -103,7 +103,7 @@ EmulatedKernels::compile(mlir::ModuleOp module, llvm::StringRef name) {
   auto emitted = (*machine)->emit(**translated, HostTarget::Output::Object);
   if (!emitted)
     return emitted.takeError();
-  auto loaded = LoadedObject::load(std::move(*emitted), {symbol});
+  auto loaded = LoadedObject::load(std::move(*emitted), {symbol}, JitSymbols());
   if (!loaded)
     return loaded.takeError();
   std::unique_ptr<EmulatedKernels> kernels(new EmulatedKernels);

@@ -99,9 +99,8 @@ void Report::printJson(llvm::raw_ostream &stream) const {
     object.getObject("memory")->insert({"residuals", memory.residuals});
   }
   if (!device.empty())
-    object["device"] = json::Object{{"name", device},
-                                    {"launches", step.launches},
-                                    {"waits", step.waits}};
+    object["device"] = json::Object{
+        {"name", device}, {"launches", step.launches}, {"waits", step.waits}};
   if (ranks.size() > 1)
     object["ranks"] = ranksToJson(*this);
   if (!steps.empty())
