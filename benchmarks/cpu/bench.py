@@ -30,6 +30,13 @@ def parse_arguments(arguments=None):
     parser.add_argument("--peers", metavar="LIST",
                         help="comma-separated peers to run beside Moira; "
                         "'none' for none (default: all)")
+    parser.add_argument("--product", metavar="PART/ROWS/TYPE/EXPERTS",
+                        action="append", default=[],
+                        help="instead of the list: dw/128/f32/12, ...; may be "
+                        "given several times")
+    parser.add_argument("--realtime", action="store_true",
+                        help="run at real-time priority, on the last core "
+                        "where one is enough: of a machine that others use")
     parser.add_argument("--rounds", type=int, metavar="N",
                         help="rounds per case (default: 9, quick: 5)")
     parser.add_argument("--json", metavar="FILE", help="also write a file")
@@ -43,6 +50,11 @@ def parse_arguments(arguments=None):
 
 
 def choose_cases(options):
+    if options.product:
+        try:
+            return [case_list.product_case(text) for text in options.product]
+        except ValueError as error:
+            sys.exit(f"bench.py: --product: {error}")
     found = (case_list.quick_cases() if options.quick else
              case_list.all_cases())
     cores = len(os.sched_getaffinity(0))
@@ -148,7 +160,8 @@ def main():
     failed = {}
     try:
         for case in chosen_cases:
-            run = CaseRun(case, fleet.get(case.cores), rounds)
+            run = CaseRun(case, fleet.get(case.cores), rounds,
+                          options.realtime)
             try:
                 results.append(run.measure())
                 table.add(results[-1])

@@ -274,6 +274,21 @@ def all_cases():
     return cases
 
 
+def product_case(text):
+    """One product of OLMoE's matrices: PART/ROWS/TYPE/EXPERTS, such as
+    dw/128/f32/12, with as many rows for every expert."""
+    fields = text.split("/")
+    if (len(fields) != 4 or fields[0] not in ("forward", "dx", "dw") or
+            fields[2] not in ("f32", "bf16") or
+            not all(fields[i].isdigit() and int(fields[i]) for i in (1, 3))):
+        raise ValueError("expected PART/ROWS/TYPE/EXPERTS of forward, dx, dw, "
+                         f"of f32, bf16, got '{text}'")
+    part, rows, dtype, experts = fields
+    return Case("olmoe", SHAPES["olmoe"], part, int(rows) * int(experts),
+                "uniform", dtype, 1, [int(rows)] * int(experts),
+                f"-{experts}of64")
+
+
 def quick_cases():
     """A few small ones, for a first look."""
     return [

@@ -30,11 +30,29 @@ class CaseError(Exception):
     """Why a case has no result."""
 
 
+def prioritise(pid, cores):
+    """Lets a process that is about to run have its cores for itself; with no
+    cores gives them back."""
+    allowed = sorted(os.sched_getaffinity(0))
+    policy = os.SCHED_FIFO if cores else os.SCHED_OTHER
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            if cores == 1:
+                os.sched_setaffinity(int(thread), allowed[-1:])
+            os.sched_setscheduler(int(thread), policy,
+                                  os.sched_param(50 if cores else 0))
+        except ProcessLookupError:  # it ended meanwhile
+            pass
+        except PermissionError as error:
+            raise CaseError(f"--realtime: {error}") from None
+
+
 class Contestant:
     """One way of one worker to run the case."""
 
-    def __init__(self, worker, mode, name, evict):
+    def __init__(self, worker, mode, name, evict, realtime=0):
         self.worker = worker
+        self.realtime = realtime  # cores, 0: with everybody else
         self.evict = evict
         self.mode = mode
         self.name = name
@@ -53,7 +71,14 @@ class Contestant:
 
     def run(self):
         """Returns the seconds of one turn."""
-        answer = self.ask(do="run", repeat=self.repeat, evict=self.evict)
+        pid = self.worker.process.pid
+        if self.realtime:
+            prioritise(pid, self.realtime)
+        try:
+            answer = self.ask(do="run", repeat=self.repeat, evict=self.evict)
+        finally:
+            if self.realtime and self.worker.process.poll() is None:
+                prioritise(pid, 0)
         self.last = answer
         return median(answer["ns"]) * 1e-9
 
@@ -72,8 +97,9 @@ def available_bytes():
 
 
 class CaseRun:
-    def __init__(self, case, running, rounds):
+    def __init__(self, case, running, rounds, realtime=False):
         self.case = case
+        self.realtime = case.cores if realtime else 0
         self.rounds = rounds
         self.running = running
         if case.part in ("layer", "movement"):  # a matter of Moira's own
@@ -162,7 +188,8 @@ class CaseRun:
             else:
                 label = f"{worker.name} {name}" if name else worker.name
             self.contestants.append(Contestant(
-                worker, mode, label, self.case.bytes < EVICT_BELOW))
+                worker, mode, label, self.case.bytes < EVICT_BELOW,
+                self.realtime))
 
     def try_out(self):
         """Checks results, finds how often to repeat, drops hopeless ways."""

@@ -146,6 +146,7 @@ static void buildDifferentiated(OpPassManager &manager,
   if (isSharded(options)) {
     manager.addPass(moe::createFoldReplicatesPass());
     manager.addPass(moe::createClearPaddingPass());
+    manager.addPass(moe::createMergeReducesPass());
   }
   addCleanup(manager);
 }

@@ -177,6 +177,35 @@ def FoldReplicatesPass : Pass<"moe-fold-replicates"> {
   let dependentDialects = ["::mlir::moe::MoEDialect"];
 }
 
+def MergeReducesPass : Pass<"moe-merge-reduces"> {
+  let summary = "let small sums over ranks travel together";
+  let description = [{
+    Gradients of dense parameters are many small `moe.all_reduce`, and each costs a
+    message per rank. In the order of their block those of one element type become
+    one, of at most `bytes`, where the last of them stands; one that is read before
+    then ends the bucket. Elements are added as before, in ascending order of ranks,
+    so no bit changes.
+
+    ```mlir
+    %0 = moe.all_reduce %a : tensor<8xf32> -> tensor<8xf32>
+    %1 = moe.all_reduce %b : tensor<2x3xf32> -> tensor<2x3xf32>
+    ```
+    becomes
+    ```mlir
+    %ab = ... // a, then b, in a tensor<14xf32>
+    %sum = moe.all_reduce %ab : tensor<14xf32> -> tensor<14xf32>
+    %0 = tensor.extract_slice %sum[0] [8] [1] : ...
+    %1 = ... // of %sum[8] [6] [1]
+    ```
+  }];
+  let options = [
+    Option<"bytes", "bytes", "int64_t", "1048576",
+           "of a sum: larger ones stay alone; 0: all stay">
+  ];
+  let dependentDialects = ["::mlir::moe::MoEDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def ClearPaddingPass : Pass<"moe-clear-padding", "::mlir::ModuleOp"> {
   let summary = "let padded rows that travel to experts be zero where there are none";
   let description = [{
