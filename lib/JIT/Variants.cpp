@@ -224,10 +224,6 @@ llvm::Expected<OwningOpRef<ModuleOp>> VariantCompiler::run() {
   if (pipeline.oracle)
     return llvm::createStringError(
         "--variants: expected the program, got --oracle, which has one form");
-  if (!pipeline.device.arch.empty())
-    return llvm::createStringError(
-        "--variants: expected steps on the processor, got a GPU, for which a "
-        "bundle has one form");
   // All grids add in the same order.
   if (pipeline.hiddenBlocks == 0) {
     pipeline.hiddenBlocks = 1;

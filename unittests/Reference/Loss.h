@@ -20,11 +20,11 @@ struct Loss {
   double noise = 1;
 
   int64_t experts = 1, choices = 1;
-  std::vector<double> logits, noisy; ///< [T, E]; noisy may be empty
-  std::vector<int32_t> ids;          ///< [T, K]
-  std::vector<bool> mask;            ///< [T], or empty
+  std::vector<double> logits{}, noisy{}; ///< [T, E]; noisy may be empty
+  std::vector<int32_t> ids{};            ///< [T, K]
+  std::vector<bool> mask{};              ///< [T], or empty
   /// Rows of each block; empty: one of all rows.
-  std::vector<int64_t> blocks;
+  std::vector<int64_t> blocks{};
 
   int64_t tokens() const { return int64_t(logits.size()) / experts; }
 };
