@@ -14,21 +14,7 @@ using namespace moira::test;
 
 namespace {
 
-struct CApiRanks : testing::Test {
-  moira_bundle *bundle = nullptr;
-  moira_ranks *group[ranks] = {};
-
-  void SetUp() override {
-    moira_ranks_options options = timeoutOf(20);
-    ASSERT_CODE(moira_bundle_open(MOIRA_TEST_RANKS_BUNDLE, &bundle), MOIRA_OK);
-    ASSERT_CODE(moira_ranks_threads(ranks, &options, group), MOIRA_OK);
-  }
-  void TearDown() override {
-    for (moira_ranks *rank : group)
-      moira_ranks_destroy(rank);
-    moira_bundle_close(bundle);
-  }
-};
+struct CApiRanks : RankGroup {};
 
 } // namespace
 

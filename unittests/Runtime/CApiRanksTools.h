@@ -79,6 +79,23 @@ struct Rank {
   moira_session *session = nullptr;
 };
 
+/// The bundle, and its ranks as threads of this process.
+struct RankGroup : testing::Test {
+  moira_bundle *bundle = nullptr;
+  moira_ranks *group[ranks] = {};
+
+  void SetUp() override {
+    moira_ranks_options options = timeoutOf(20);
+    ASSERT_CODE(moira_bundle_open(MOIRA_TEST_RANKS_BUNDLE, &bundle), MOIRA_OK);
+    ASSERT_CODE(moira_ranks_threads(ranks, &options, group), MOIRA_OK);
+  }
+  void TearDown() override {
+    for (moira_ranks *rank : group)
+      moira_ranks_destroy(rank);
+    moira_bundle_close(bundle);
+  }
+};
+
 /// Calls `body` for each rank on a thread of its own.
 inline void onThreads(const std::function<void(int)> &body, int count = ranks) {
   std::vector<std::thread> threads;
