@@ -22,9 +22,11 @@ def parse_arguments():
                         help="fewer steps and seeds, under 50 s")
     parser.add_argument("--tiny", action="store_true",
                         help="one small run, for the test of the schema")
-    parser.add_argument("--only", metavar="NAME", default="",
+    parser.add_argument("--only", default="",
+                        choices=["training", "recorded-training", "sizes",
+                                 "model", "real", "selection"],
                         help="one workload, or model, real or selection")
-    parser.add_argument("--seeds", type=int, metavar="N",
+    parser.add_argument("--seeds", type=int, metavar="N", choices=range(1, 4),
                         help="seeds of each workload (default: 3, quick: 1)")
     parser.add_argument("--json", metavar="FILE", help="also write a file")
     parser.add_argument("--build", metavar="FOLDER",
@@ -71,7 +73,7 @@ def main():
         for workload in workloads(options.quick, options.tiny):
             workload.seeds = workload.seeds[:options.seeds]
             if options.only in ("", workload.name):
-                row = measure(runner, workload, lambda report: None)
+                row = measure(runner, workload)
                 result["workloads"].append(row)
                 print_workload(row)
         if options.only in ("", "model"):
@@ -94,6 +96,10 @@ def main():
                  if times else
                  "not measured: expected moira-selection-times in the build "
                  "(moira-benchmarks), got none"))
+    if not any(result.values()):
+        sys.exit("bench.py: --only: expected something that can be measured "
+                 f"here, got '{options.only}' (docs/adaptive.md says what it "
+                 "needs)")
     if options.json:
         with open(options.json, "w") as file:
             json.dump(result, file, indent=1)

@@ -82,10 +82,10 @@ class Runner:
             raise RuntimeError(done.stderr.strip())
         return done.stdout
 
-    def adaptive(self, workload, seed, picture=None):
+    def adaptive(self, workload, seed):
         return self.run(workload, seed, [
             "--adapt", "measured", "--calibration",
-            self.calibrations[workload.program][1], "--compare-plans", *(["--picture", picture] if picture else [])])
+            self.calibrations[workload.program][1], "--compare-plans"])
 
 
 def plan_options(plan):
@@ -159,13 +159,10 @@ def interval(values):
     return mean, STUDENT[len(values) - 1] * math.sqrt(variance / len(values))
 
 
-def measure(runner, workload, keep):
-    """One row of the result; `keep` gets every report."""
-    judged = []
-    for seed in workload.seeds:
-        report = runner.adaptive(workload, seed)
-        keep(report)
-        judged.append(judge(report))
+def measure(runner, workload):
+    """One row of the result."""
+    judged = [judge(runner.adaptive(workload, seed))
+              for seed in workload.seeds]
     total = {key: sum(j[key] for j in judged)
              for key in ("adaptive_s", "best_fixed_s",
                          "best_fixed_with_shadows_s")}
