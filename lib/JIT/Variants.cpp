@@ -242,12 +242,14 @@ llvm::Expected<OwningOpRef<ModuleOp>> VariantCompiler::run() {
           llvm::Twine(ranks) + " ranks, got none: " + lastReason);
     grids.push_back(std::move(*grid));
   }
+  // Where nothing travels r = 0 and 1 are the same.
   for (int64_t r : variants.copies)
-    if (!llvm::is_contained(done, r) && !lastReason.empty())
-      return llvm::createStringError("--variants: expected a grid that can "
-                                     "have r = " +
-                                     llvm::Twine(r) +
-                                     ", got none: " + lastReason);
+    if (!llvm::is_contained(done, r) && (r > 1 || !lastReason.empty()))
+      return llvm::createStringError(
+          "--variants: expected a grid that can have r = " + llvm::Twine(r) +
+          ", got none: " +
+          (lastReason.empty() ? "nothing travels on one rank or without experts"
+                              : lastReason));
   return mergeUnits(std::move(grids), pipeline.hiddenBlocks);
 }
 

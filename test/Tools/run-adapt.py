@@ -171,8 +171,16 @@ refuse("--calibration: x: expected a file, got 'No such file or directory'",
        "--adapt=model", "--calibration=x")
 refuse(f"--statistics: {FOLDER}/no/s: expected an existing folder, got "
        f"'{FOLDER}/no'", f"--statistics={FOLDER}/no/s")
-refuse("--calibrate: expected no --verify, --adapt, --output or --clock "
-       "virtual beside it, got one", "--calibrate=x", "--adapt=model")
+refuse("--calibrate: expected no --adapt beside it, got one",
+       "--calibrate=x", "--adapt=model")
+refuse("--calibrate: expected no --steps beside it, got one",
+       "--calibrate=x", "--steps=2")
+refuse("--calibrate: expected --clock real beside it, got --clock virtual",
+       "--calibrate=x", "--clock=virtual")
+refuse("--qualify: expected no --adapt beside it, got one",
+       "--qualify", "--adapt=model")
+refuse("--qualify: expected no --plan-random beside it, got one",
+       "--qualify", "--plan-random=1")
 done = execute("moira-run", PROGRAM, "--adapt=model")
 assert done.stderr == ("moira-run: error: --adapt: entry 'main': adapt: "
                        "expected an entry for several ranks, got one for 1\n")

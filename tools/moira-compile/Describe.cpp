@@ -32,12 +32,6 @@ static std::string describeTensor(const TensorSpec &spec) {
   return spec.name.empty() ? type : spec.name + ": " + type;
 }
 
-static std::string describeSeconds(double seconds) {
-  if (seconds < 1e-3)
-    return llvm::formatv("{0:F1} us", seconds * 1e6);
-  return llvm::formatv("{0:F2} ms", seconds * 1e3);
-}
-
 static llvm::Error
 describeVariants(const EntrySpec &entry,
                  const std::optional<Calibration> &calibration,
@@ -52,7 +46,7 @@ describeVariants(const EntrySpec &entry,
            << ", qualified: " << variant.qualified
            << (variant.schedule.empty() ? "" : ", chunks ") << variant.schedule;
     if (i < predictions->size())
-      stream << ", predicted " << describeSeconds((*predictions)[i].seconds)
+      stream << ", predicted " << formatSeconds((*predictions)[i].seconds)
              << " and " << formatBytes((*predictions)[i].peakBytes);
     stream << '\n';
   }

@@ -168,12 +168,9 @@ readVariants(const CommandLine &line, PipelineOptions &pipeline) {
   }
   pipeline.ranks = variants.grids.front();
   if (line.variants.getNumOccurrences() > 0) {
-    for (const cl::Option *other :
-         {(const cl::Option *)&line.copies, (const cl::Option *)&line.schedule,
-          (const cl::Option *)&line.rows})
-      if (other->getNumOccurrences() > 0)
-        return llvm::createStringError("--variants: expected no --" +
-                                       other->ArgStr + " beside it, got one");
+    if (llvm::Error error =
+            expectNone("variants", {line.copies, line.schedule, line.rows}))
+      return std::move(error);
     if (llvm::Error error =
             parseVariants(line.variants.getValue(), variants, pipeline))
       return std::move(error);

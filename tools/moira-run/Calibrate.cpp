@@ -3,8 +3,6 @@
 
 #include "Calibrate.h"
 
-#include "Report.h"
-
 #include "support/CommandLine.h"
 
 #include "llvm/Support/Format.h"

@@ -128,12 +128,6 @@ struct CommandLine {
 };
 } // namespace
 
-static llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
-                            const llvm::Twine &got) {
-  return llvm::createStringError("--" + option + ": expected " + what +
-                                 ", got '" + got + "'");
-}
-
 static llvm::Error readVerify(const CommandLine &line, RunOptions &options) {
   options.verify = line.verify.getNumOccurrences() > 0;
   llvm::StringRef text = line.verify;
@@ -181,36 +175,17 @@ static llvm::Error readNumbers(const CommandLine &line, RunOptions &options) {
   return llvm::Error::success();
 }
 
-static llvm::Error readCache(const CommandLine &line, RunOptions &options) {
-  if (line.noCache)
-    return llvm::Error::success();
-  llvm::SmallString<128> folder(line.cacheDir.getValue());
-  if (folder.empty()) {
-    // Without a home folder there is no cache.
-    if (!llvm::sys::path::cache_directory(folder))
-      return llvm::Error::success();
-    llvm::sys::path::append(folder, "moira");
-  } else if (std::error_code error =
-                 llvm::sys::fs::create_directories(folder)) {
-    return llvm::createStringError(
-        error, "--cache-dir: %s: expected a folder, got '%s'", folder.c_str(),
-        error.message().c_str());
-  }
-  options.jit.cacheDirectory = std::string(folder);
-  return llvm::Error::success();
-}
-
 /// All variants of one program, once.
 static llvm::Error checkQualify(const CommandLine &line,
                                 const RunOptions &options) {
   if (!options.qualify)
     return llvm::Error::success();
-  for (const cl::Option *other :
-       {(const cl::Option *)&line.variant, (const cl::Option *)&line.repeat,
-        (const cl::Option *)&line.output, (const cl::Option *)&line.verify})
-    if (other->getNumOccurrences() > 0)
-      return llvm::createStringError("--qualify: expected no --" +
-                                     other->ArgStr + " beside it, got one");
+  // Whoever adapts would run other variants than the one that is compared.
+  if (llvm::Error error = expectNone(
+          "qualify", {line.variant, line.repeat, line.output, line.verify,
+                      line.calibrate, line.steps.steps, line.adapt.adapt,
+                      line.adapt.random, line.adapt.replay}))
+    return error;
   if (options.isBundle && options.source.empty())
     return llvm::createStringError(
         options.program + ": expected --source FILE.mlir to qualify a bundle "
@@ -277,12 +252,16 @@ static llvm::Error checkTogether(const CommandLine &line,
     return llvm::createStringError(
         "--steps: expected no --repeat beside it, got " +
         llvm::Twine(options.repeat));
-  if (!options.calibrate.empty() &&
-      (options.verify || options.adapt.adapt || !options.output.empty() ||
-       options.grid.virtualClock))
-    return llvm::createStringError(
-        "--calibrate: expected no --verify, --adapt, --output or --clock "
-        "virtual beside it, got one");
+  if (!options.calibrate.empty()) {
+    if (llvm::Error error =
+            expectNone("calibrate", {line.verify, line.output, line.steps.steps,
+                                     line.adapt.adapt, line.adapt.random,
+                                     line.adapt.replay}))
+      return error;
+    if (options.grid.virtualClock)
+      return llvm::createStringError(
+          "--calibrate: expected --clock real beside it, got --clock virtual");
+  }
   llvm::StringRef extension = llvm::sys::path::extension(options.output);
   if (!options.output.empty() && extension != ".npy" &&
       extension != ".safetensors")
@@ -350,7 +329,8 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   options.logLevel = line.logLevel;
   if (llvm::Error error = readSymbols(line, options))
     return error;
-  if (llvm::Error error = readCache(line, options))
+  if (llvm::Error error = readCacheFolder(options.jit.cacheDirectory,
+                                          line.cacheDir, line.noCache))
     return error;
   if (llvm::Error error = checkTogether(line, options))
     return error;

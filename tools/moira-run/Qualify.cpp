@@ -3,7 +3,7 @@
 
 #include "Qualify.h"
 
-#include "Report.h"
+#include "support/CommandLine.h"
 
 #include "session/BundleFile.h"
 #include "session/ManifestMerge.h"

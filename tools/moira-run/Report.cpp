@@ -3,6 +3,8 @@
 
 #include "Report.h"
 
+#include "support/CommandLine.h"
+
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -77,18 +79,6 @@ shares(const PartSeconds &seconds) {
 //===----------------------------------------------------------------------===//
 // The table
 //===----------------------------------------------------------------------===//
-
-std::string tools::formatSeconds(double seconds) {
-  static constexpr const char *units[] = {"s", "ms", "us"};
-  unsigned unit = 0;
-  for (; seconds < 1 && unit + 1 < std::size(units); ++unit)
-    seconds *= 1000;
-  std::string text;
-  llvm::raw_string_ostream(text)
-      << llvm::format("%.*f", seconds < 10 ? 2 : 1, seconds) << ' '
-      << units[unit];
-  return text;
-}
 
 /// One column of blocks per expert, 64 to a line: rows relative to the most.
 static void printHistogram(const std::vector<int32_t> &counts,

@@ -66,9 +66,6 @@ struct Report {
 void printRanks(const Report &report, llvm::raw_ostream &stream);
 llvm::json::Object ranksToJson(const Report &report);
 
-/// "1.25 ms".
-std::string formatSeconds(double seconds);
-
 /// Floating-point operations of a step with these loads.
 double countFlops(const runtime::EntrySpec &entry,
                   const runtime::StepRow &step);

@@ -5,6 +5,8 @@
 
 #include "Report.h"
 
+#include "support/CommandLine.h"
+
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 

@@ -40,12 +40,6 @@ StepCommandLine::StepCommandLine(cl::OptionCategory &category)
            cl::desc("A scalar input that is one of these numbers in each of "
                     "the --steps: f=1,1.25,2,4")) {}
 
-static llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
-                            const llvm::Twine &got) {
-  return llvm::createStringError("--" + option + ": expected " + what +
-                                 ", got '" + got + "'");
-}
-
 llvm::StringRef StepOptions::asked() const {
   return !loads.empty()    ? "loads"
          : !varied.empty() ? "vary"

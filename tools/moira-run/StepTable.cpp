@@ -3,7 +3,7 @@
 
 #include "StepTable.h"
 
-#include "Report.h"
+#include "support/CommandLine.h"
 
 #include "selection/Candidate.h"
 

@@ -137,12 +137,6 @@ struct CommandLine {
 };
 } // namespace
 
-static llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
-                            const llvm::Twine &got) {
-  return llvm::createStringError("--" + option + ": expected " + what +
-                                 ", got '" + got + "'");
-}
-
 /// Reads a number from `least` to `most`.
 static llvm::Error readReal(double &value, const cl::opt<std::string> &option,
                             double least, double most) {
@@ -227,25 +221,6 @@ static llvm::Error readNumbers(const CommandLine &line, TrainOptions &options) {
   return llvm::Error::success();
 }
 
-static llvm::Error readCache(const CommandLine &line, TrainOptions &options) {
-  if (line.noCache)
-    return llvm::Error::success();
-  llvm::SmallString<128> folder(line.cacheDir.getValue());
-  if (folder.empty()) {
-    // Without a home folder there is no cache.
-    if (!llvm::sys::path::cache_directory(folder))
-      return llvm::Error::success();
-    llvm::sys::path::append(folder, "moira");
-  } else if (std::error_code error =
-                 llvm::sys::fs::create_directories(folder)) {
-    return llvm::createStringError(
-        error, "--cache-dir: %s: expected a folder, got '%s'", folder.c_str(),
-        error.message().c_str());
-  }
-  options.jit.cacheDirectory = std::string(folder);
-  return llvm::Error::success();
-}
-
 static llvm::Error checkTogether(const TrainOptions &options) {
   if (options.text.empty() == options.batches.empty())
     return llvm::createStringError(
@@ -305,7 +280,8 @@ llvm::Expected<TrainOptions> tools::parseOptions(int argc, char **argv) {
   if (line.seq.getNumOccurrences() > 0)
     if (llvm::Error error = readInto(options.sequence, line.seq, 1, 1 << 24))
       return error;
-  if (llvm::Error error = readCache(line, options))
+  if (llvm::Error error = readCacheFolder(options.jit.cacheDirectory,
+                                          line.cacheDir, line.noCache))
     return error;
   if (llvm::Error error = checkTogether(options))
     return error;

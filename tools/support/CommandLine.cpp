@@ -7,6 +7,7 @@
 #include "session/BundleFormat.h"
 
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
@@ -93,6 +94,41 @@ llvm::Expected<int64_t> tools::readNumber(llvm::StringRef option,
                                  "'");
 }
 
+llvm::Error tools::expectNone(
+    llvm::StringRef option,
+    llvm::ArrayRef<std::reference_wrapper<const llvm::cl::Option>> others) {
+  for (const llvm::cl::Option &other : others)
+    if (other.getNumOccurrences() > 0)
+      return llvm::createStringError("--" + option + ": expected no --" +
+                                     other.ArgStr + " beside it, got one");
+  return llvm::Error::success();
+}
+
+llvm::Error tools::expected(llvm::StringRef option, const llvm::Twine &what,
+                            const llvm::Twine &got) {
+  return llvm::createStringError("--" + option + ": expected " + what +
+                                 ", got '" + got + "'");
+}
+
+llvm::Error tools::readCacheFolder(std::string &folder,
+                                   const llvm::cl::opt<std::string> &cacheDir,
+                                   bool noCache) {
+  if (noCache)
+    return llvm::Error::success();
+  llvm::SmallString<128> path(cacheDir.getValue());
+  if (path.empty()) {
+    if (!llvm::sys::path::cache_directory(path))
+      return llvm::Error::success();
+    llvm::sys::path::append(path, "moira");
+  } else if (std::error_code error = llvm::sys::fs::create_directories(path)) {
+    return llvm::createStringError("--" + cacheDir.ArgStr + ": " + path +
+                                   ": expected a folder, got '" +
+                                   error.message() + "'");
+  }
+  folder = std::string(path);
+  return llvm::Error::success();
+}
+
 llvm::Expected<mlir::moe::Fusions>
 tools::readFusions(const llvm::cl::list<std::string> &option) {
   llvm::SmallVector<std::string> names(option.begin(), option.end());
@@ -118,6 +154,18 @@ std::string tools::formatBytes(double bytes) {
   std::string text;
   llvm::raw_string_ostream(text)
       << llvm::format(unit == 0 ? "%.0f" : "%.1f", bytes) << ' ' << units[unit];
+  return text;
+}
+
+std::string tools::formatSeconds(double seconds) {
+  static constexpr const char *units[] = {"s", "ms", "us"};
+  unsigned unit = 0;
+  for (; seconds < 1 && unit + 1 < std::size(units); ++unit)
+    seconds *= 1000;
+  std::string text;
+  llvm::raw_string_ostream(text)
+      << llvm::format("%.*f", seconds < 10 ? 2 : 1, seconds) << ' '
+      << units[unit];
   return text;
 }
 
@@ -172,6 +220,7 @@ llvm::Error tools::enableRemarks(mlir::MLIRContext &context,
           context, nullptr,
           std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories,
           /*printAsEmitRemarks=*/true)))
-    return llvm::createStringError("expected remarks to start, got a failure");
+    return llvm::createStringError(
+        "--remarks-filter: expected remarks to start, got a failure");
   return llvm::Error::success();
 }

@@ -14,6 +14,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Error.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -55,6 +56,22 @@ llvm::Error readInto(T &field, const llvm::cl::opt<std::string> &option,
   return llvm::Error::success();
 }
 
+/// That none of `others` is given beside `option`.
+llvm::Error expectNone(
+    llvm::StringRef option,
+    llvm::ArrayRef<std::reference_wrapper<const llvm::cl::Option>> others);
+
+/// "--option: expected what, got 'got'".
+llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
+                     const llvm::Twine &got);
+
+/// The folder of compiled programs that --cache-dir names, which is made, or
+/// the usual one, which need not be there. Stays as it is where --no-cache says
+/// so, and without a home folder.
+llvm::Error readCacheFolder(std::string &folder,
+                            const llvm::cl::opt<std::string> &cacheDir,
+                            bool noCache);
+
 /// The values of --disable-fusion, which both compiling tools have.
 llvm::Expected<mlir::moe::Fusions>
 readFusions(const llvm::cl::list<std::string> &option);
@@ -63,6 +80,8 @@ llvm::StringRef disableFusionHelp();
 
 /// "4.2 MB", "805.3 MB".
 std::string formatBytes(double bytes);
+/// "1.25 s", "37.5 ms", "4.25 us".
+std::string formatSeconds(double seconds);
 
 /// Reads "4096", "512M", "4G" (powers of 1024). Nothing where the text is no
 /// such number, or is negative or too large.

@@ -90,12 +90,6 @@ RankCommandLine::RankCommandLine(cl::OptionCategory &category)
                    cl::desc("What carries messages (default: auto, threads of "
                             "this process or what the launcher offers)")) {}
 
-static llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
-                            const llvm::Twine &got) {
-  return llvm::createStringError("--" + option + ": expected " + what +
-                                 ", got '" + got + "'");
-}
-
 /// The place of the option's value among the words.
 static llvm::Expected<int> readWord(const cl::opt<std::string> &option,
                                     llvm::ArrayRef<llvm::StringRef> words) {
