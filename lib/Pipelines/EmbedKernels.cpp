@@ -1,6 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "moira/Dialect/NV/IR/NVDialect.h"
 #include "moira/Pipelines/Passes.h"
 #include "moira/Target/PTX.h"
 
@@ -22,10 +23,10 @@ struct EmbedKernels : public moe::impl::EmbedKernelsPassBase<EmbedKernels> {
   void runOnOperation() override {
     for (auto image : getOperation().getOps<gpu::GPUModuleOp>()) {
       Builder b(&getContext());
-      if (!image->hasAttr("moira.arch"))
-        image->setAttr("moira.arch", b.getStringAttr(arch));
+      if (!image->hasAttr(nv::kArchAttrName))
+        image->setAttr(nv::kArchAttrName, b.getStringAttr(arch));
       if (emulated)
-        image->setAttr("moira.emulated", b.getUnitAttr());
+        image->setAttr(nv::kEmulatedAttrName, b.getUnitAttr());
       if (!ptx)
         continue;
       llvm::Error error = embed(image, b);
@@ -39,18 +40,18 @@ struct EmbedKernels : public moe::impl::EmbedKernelsPassBase<EmbedKernels> {
 private:
   llvm::Error embed(gpu::GPUModuleOp image, Builder &b) {
     moira::GPUTarget target;
-    target.chip = image->getAttrOfType<StringAttr>("moira.arch").str();
+    target.chip = image->getAttrOfType<StringAttr>(nv::kArchAttrName).str();
     llvm::Expected<std::string> text = moira::translateToPTX(image, target);
     if (!text)
       return text.takeError();
-    image->setAttr("moira.ptx", b.getStringAttr(*text));
+    image->setAttr(nv::kPTXAttrName, b.getStringAttr(*text));
     if (moira::findPtxas().empty())
       return llvm::Error::success();
     llvm::Expected<moira::Assembly> assembly =
         moira::assemblePTX(*text, target);
     if (!assembly)
       return assembly.takeError();
-    image->setAttr("moira.cubin",
+    image->setAttr(nv::kCubinAttrName,
                    b.getStringAttr(assembly->cubin->getBuffer()));
     return llvm::Error::success();
   }

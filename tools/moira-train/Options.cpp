@@ -110,9 +110,11 @@ struct CommandLine {
              "Draw what share of its rows each expert got, step by step"};
   Flag switchPlans{*this, "switch-plans",
                    "Run every step with another legal plan"};
-  Text variants{*this, "variants", "", "list",
-                "Compile several variants: \"r=auto schedule=equal,groups "
-                "rows=decode,prefill\" is all that are legal"};
+  Text variants{
+      *this, "variants", "", "list",
+      "Compile several variants: \"r=auto schedule=equal,groups "
+      "rows=decode,prefill\" is all that are legal; with --adapt, --r "
+      "and --schedule say which is the first"};
   Flag recompute{*this, "moe-recompute",
                  "Keep less of the forward pass, and compute it again"};
   Text threads{*this, "threads", "0", "number", "Default: one per processor"};
@@ -299,6 +301,11 @@ llvm::Expected<TrainOptions> tools::parseOptions(int argc, char **argv) {
   if (options.grid.hiddenBlocks > 0)
     pipeline.hiddenBlocks = options.grid.hiddenBlocks;
   if (line.variants.getNumOccurrences() > 0) {
+    // Rows choose among variants, or who adapts, beginning with these.
+    if (!options.adapt.adapt)
+      if (llvm::Error error =
+              expectNone("variants", {line.grid.copies, line.grid.schedule}))
+        return error;
     options.variants.emplace();
     if (llvm::Error error = parseVariants(line.variants.getValue(),
                                           *options.variants, pipeline))

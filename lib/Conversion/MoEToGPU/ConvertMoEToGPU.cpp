@@ -183,7 +183,7 @@ gpu::GPUModuleOp Launches::getModule(StringRef arch) {
                   builder.getUnitAttr());
   auto made = gpu::GPUModuleOp::create(builder, module.getLoc(), name);
   if (!arch.empty())
-    made->setAttr("moira.arch", builder.getStringAttr(arch));
+    made->setAttr(nv::kArchAttrName, builder.getStringAttr(arch));
   return made;
 }
 

@@ -18,13 +18,6 @@ namespace mlir::moe {
 
 class AbiBuilder;
 
-/// Attribute of a gpu.module: the architecture that it is for.
-inline constexpr llvm::StringLiteral kArchAttrName = "moira.arch";
-/// Attributes of a gpu.module: its code, where it was made.
-inline constexpr llvm::StringLiteral kPTXAttrName = "moira.ptx",
-                                     kCubinAttrName = "moira.cubin";
-/// Attribute of a gpu.module that becomes code of the host too.
-inline constexpr llvm::StringLiteral kEmulatedAttrName = "moira.emulated";
 /// A number of the module that is added to those of its kernels: 0, until
 /// modules are put together (lib/JIT).
 inline constexpr llvm::StringLiteral kKernelBaseName = "moira_kernel_base";

@@ -77,7 +77,7 @@ json::Object KernelTable::describe() {
   json::Array images, kernels;
   for (auto image : module.getOps<gpu::GPUModuleOp>()) {
     json::Object object{{"name", image.getName()}};
-    auto arch = image->getAttrOfType<StringAttr>(kArchAttrName);
+    auto arch = image->getAttrOfType<StringAttr>(nv::kArchAttrName);
     object["arch"] = arch ? arch.getValue() : "sm_80";
     auto add = [&](StringRef key, StringRef attribute) {
       auto bytes = image->getAttrOfType<StringAttr>(attribute);
@@ -86,9 +86,9 @@ json::Object KernelTable::describe() {
       object[key] = json::Array{int64_t(code.size()), int64_t(bytes.size())};
       code += bytes.getValue();
     };
-    add("ptx", kPTXAttrName);
-    add("cubin", kCubinAttrName);
-    if (image->hasAttr(kEmulatedAttrName))
+    add("ptx", nv::kPTXAttrName);
+    add("cubin", nv::kCubinAttrName);
+    if (image->hasAttr(nv::kEmulatedAttrName))
       object["emulated"] =
           (StringRef(MOIRA_EMU_MODULE_PREFIX) + image.getName()).str();
     for (auto function : image.getOps<LLVM::LLVMFuncOp>())

@@ -34,6 +34,13 @@ namespace mlir::nv {
 inline constexpr llvm::StringLiteral kScheduleAttrName = "moira_nv.schedule";
 /// Attribute of an allocation of a step: memory of the host, unlike the others.
 inline constexpr llvm::StringLiteral kOnHostAttrName = "moira_nv.on_host";
+/// Attribute of a gpu.module: the architecture that it is for.
+inline constexpr llvm::StringLiteral kArchAttrName = "moira.arch";
+/// Attributes of a gpu.module: its code, where it was made.
+inline constexpr llvm::StringLiteral kPTXAttrName = "moira.ptx",
+                                     kCubinAttrName = "moira.cubin";
+/// Attribute of a gpu.module that becomes code of the host too.
+inline constexpr llvm::StringLiteral kEmulatedAttrName = "moira.emulated";
 
 } // namespace mlir::nv
 
