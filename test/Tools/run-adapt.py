@@ -171,6 +171,8 @@ refuse("--calibration: x: expected a file, got 'No such file or directory'",
        "--adapt=model", "--calibration=x")
 refuse(f"--statistics: {FOLDER}/no/s: expected an existing folder, got "
        f"'{FOLDER}/no'", f"--statistics={FOLDER}/no/s")
+refuse("--shadows: expected no --adapt beside it, got one",
+       "--adapt=model", "--shadows=0")
 refuse("--calibrate: expected no --adapt beside it, got one",
        "--calibrate=x", "--adapt=model")
 refuse("--calibrate: expected no --steps beside it, got one",

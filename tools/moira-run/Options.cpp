@@ -307,7 +307,7 @@ llvm::Expected<RunOptions> tools::parseOptions(int argc, char **argv) {
   if (llvm::Error error = line.steps.read(options.steps))
     return error;
   options.jit.pipeline.replayRouting = !options.steps.loads.empty();
-  if (llvm::Error error = line.adapt.read(options.adapt))
+  if (llvm::Error error = line.adapt.read(options.adapt, options.grid))
     return error;
   options.calibrate = line.calibrate;
   options.jit.pipeline.copies = options.grid.copies;

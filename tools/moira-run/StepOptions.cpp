@@ -113,8 +113,10 @@ llvm::Error StepCommandLine::read(StepOptions &options) const {
   for (const std::string &text : vary)
     if (llvm::Error error = readVaried(text, options))
       return error;
-  if (!options.active() && !options.asked().empty())
-    return llvm::createStringError("--" + options.asked() +
+  llvm::StringRef asked =
+      hold.getNumOccurrences() > 0 ? hold.ArgStr : options.asked();
+  if (!options.active() && !asked.empty())
+    return llvm::createStringError("--" + asked +
                                    ": expected --steps beside it, got none");
   return llvm::Error::success();
 }

@@ -274,7 +274,7 @@ llvm::Expected<TrainOptions> tools::parseOptions(int argc, char **argv) {
     return error;
   if (llvm::Error error = line.grid.read(options.grid))
     return error;
-  if (llvm::Error error = line.adapt.read(options.adapt))
+  if (llvm::Error error = line.adapt.read(options.adapt, options.grid))
     return error;
   if (options.switchPlans && options.adapt.adapt)
     return llvm::createStringError(

@@ -60,7 +60,8 @@ static llvm::Error checkFolder(const cl::opt<std::string> &option) {
                                  folder + "'");
 }
 
-llvm::Error AdaptCommandLine::read(AdaptChoices &choices) const {
+llvm::Error AdaptCommandLine::read(AdaptChoices &choices,
+                                   const RankOptions &ranks) const {
   if (adapt.getNumOccurrences() > 0) {
     choices.adapt = true;
     if (adapt == "model")
@@ -94,6 +95,10 @@ llvm::Error AdaptCommandLine::read(AdaptChoices &choices) const {
     return llvm::createStringError(
         "--plan-random: expected no --adapt beside it, got one");
   choices.adapt = choices.adapt || !replay.empty() || choices.random;
+  // Who adapts chooses shadows, too.
+  if (choices.adapt &&
+      (ranks.shadows.hottest > 0 || !ranks.shadows.experts.empty()))
+    return expectNone("shadows", {adapt, random, replay});
   for (const cl::opt<std::string> *option : {&flightLog, &learned, &statistics})
     if (llvm::Error error = checkFolder(*option))
       return error;
@@ -135,7 +140,7 @@ static llvm::Expected<AdaptOptions> makeOptions(const RankOptions &ranks,
   options.selection.lag = choices.lag;
   options.flightLog = choices.flightLog;
   options.replay = choices.replay;
-  if (llvm::is_contained(options.degrees, int(ranks.degree)) == false)
+  if (!llvm::is_contained(options.degrees, int(ranks.degree)))
     options.degrees.push_back(ranks.degree);
   if (!ranks.topology.empty()) {
     Result<Topology> topology = Topology::read(ranks.topology);

@@ -33,7 +33,8 @@ struct AdaptChoices {
 struct AdaptCommandLine {
   explicit AdaptCommandLine(llvm::cl::OptionCategory &category);
 
-  llvm::Error read(AdaptChoices &choices) const;
+  /// `ranks`: what has been read of the other options.
+  llvm::Error read(AdaptChoices &choices, const RankOptions &ranks) const;
 
   llvm::cl::opt<std::string> adapt, lag, calibration, flightLog, replay,
       learned, random, statistics;
