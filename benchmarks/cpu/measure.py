@@ -71,14 +71,14 @@ class Contestant:
 
     def run(self):
         """Returns the seconds of one turn."""
-        pid = self.worker.process.pid
+        process = self.worker.process
         if self.realtime:
-            prioritise(pid, self.realtime)
+            prioritise(process.pid, self.realtime)
         try:
             answer = self.ask(do="run", repeat=self.repeat, evict=self.evict)
         finally:
-            if self.realtime and self.worker.process.poll() is None:
-                prioritise(pid, 0)
+            if self.realtime and process.poll() is None:
+                prioritise(process.pid, 0)
         self.last = answer
         return median(answer["ns"]) * 1e-9
 
