@@ -44,7 +44,8 @@ def prioritise(pid, cores):
         except ProcessLookupError:  # it ended meanwhile
             pass
         except PermissionError as error:
-            raise CaseError(f"--realtime: {error}") from None
+            raise CaseError("--realtime: expected leave to set priorities, got "
+                            f"'{error}'") from None
 
 
 class Contestant:

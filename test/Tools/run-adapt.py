@@ -173,6 +173,8 @@ refuse(f"--statistics: {FOLDER}/no/s: expected an existing folder, got "
        f"'{FOLDER}/no'", f"--statistics={FOLDER}/no/s")
 refuse("--shadows: expected no --adapt beside it, got one",
        "--adapt=model", "--shadows=0")
+refuse(f"--calibrate: {FOLDER}/no/c: expected an existing folder, got "
+       f"'{FOLDER}/no'", f"--calibrate={FOLDER}/no/c")
 refuse("--calibrate: expected no --adapt beside it, got one",
        "--calibrate=x", "--adapt=model")
 refuse("--calibrate: expected no --steps beside it, got one",

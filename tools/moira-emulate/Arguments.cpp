@@ -48,7 +48,6 @@ allocate(DataType dtype, const Shape &shape, const void *values,
   if (!status.ok())
     return toError(status);
   EmulatedArgument argument = numberArgument(*memory);
-  argument.isMemory = true;
   argument.dtype = dtype;
   argument.shape = shape;
   argument.output = std::move(output);

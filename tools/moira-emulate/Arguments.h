@@ -23,7 +23,6 @@ struct EmulatedArgument {
   alignas(8) unsigned char bytes[8] = {};
   int64_t size = 8;
   /// Memory: its type and shape; where it is written afterwards, if anywhere.
-  bool isMemory = false;
   runtime::DataType dtype = runtime::DataType::F32;
   runtime::Shape shape;
   std::string output;

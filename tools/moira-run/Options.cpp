@@ -252,6 +252,8 @@ static llvm::Error checkTogether(const CommandLine &line,
     return llvm::createStringError(
         "--steps: expected no --repeat beside it, got " +
         llvm::Twine(options.repeat));
+  if (llvm::Error error = checkFolder("calibrate", options.calibrate))
+    return error;
   if (!options.calibrate.empty()) {
     if (llvm::Error error =
             expectNone("calibrate", {line.verify, line.output, line.steps.steps,

@@ -110,6 +110,8 @@ llvm::Error StepCommandLine::read(StepOptions &options) const {
                     "a file name that ends in .svg, with "
                     "--compare-plans beside it",
                     options.picture);
+  if (llvm::Error error = checkFolder("picture", options.picture))
+    return error;
   for (const std::string &text : vary)
     if (llvm::Error error = readVaried(text, options))
       return error;

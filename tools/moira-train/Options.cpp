@@ -6,7 +6,6 @@
 #include "support/CommandLine.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 #include <cmath>
@@ -238,13 +237,9 @@ static llvm::Error checkTogether(const TrainOptions &options) {
         ": expected --save beside it, got none");
   for (auto [name, path] :
        {std::pair("log", options.log), std::pair("curve", options.curve),
-        std::pair("loads", options.loads)}) {
-    llvm::StringRef folder = llvm::sys::path::parent_path(path);
-    if (!folder.empty() && !llvm::sys::fs::is_directory(folder))
-      return llvm::createStringError(llvm::Twine("--") + name + ": " + path +
-                                     ": expected an existing folder, got '" +
-                                     folder + "'");
-  }
+        std::pair("loads", options.loads)})
+    if (llvm::Error error = checkFolder(name, path))
+      return error;
   return llvm::Error::success();
 }
 

@@ -10,7 +10,6 @@
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 
 using namespace moira;
 using namespace moira::tools;
@@ -49,16 +48,6 @@ AdaptCommandLine::AdaptCommandLine(cl::OptionCategory &category)
       deterministic("deterministic", cl::cat(category),
                     cl::desc("With --adapt: only variants that give the same "
                              "bits as the first plan")) {}
-
-/// That a file could be written here.
-static llvm::Error checkFolder(const cl::opt<std::string> &option) {
-  llvm::StringRef folder = llvm::sys::path::parent_path(option);
-  if (folder.empty() || llvm::sys::fs::is_directory(folder))
-    return llvm::Error::success();
-  return llvm::createStringError("--" + option.ArgStr + ": " + option +
-                                 ": expected an existing folder, got '" +
-                                 folder + "'");
-}
 
 llvm::Error AdaptCommandLine::read(AdaptChoices &choices,
                                    const RankOptions &ranks) const {
@@ -100,7 +89,7 @@ llvm::Error AdaptCommandLine::read(AdaptChoices &choices,
       (ranks.shadows.hottest > 0 || !ranks.shadows.experts.empty()))
     return expectNone("shadows", {adapt, random, replay});
   for (const cl::opt<std::string> *option : {&flightLog, &learned, &statistics})
-    if (llvm::Error error = checkFolder(*option))
+    if (llvm::Error error = checkFolder(option->ArgStr, *option))
       return error;
   choices.explain = explain;
   choices.deterministic = deterministic;

@@ -110,6 +110,15 @@ llvm::Error tools::expected(llvm::StringRef option, const llvm::Twine &what,
                                  ", got '" + got + "'");
 }
 
+llvm::Error tools::checkFolder(llvm::StringRef option, llvm::StringRef path) {
+  llvm::StringRef folder = llvm::sys::path::parent_path(path);
+  if (folder.empty() || llvm::sys::fs::is_directory(folder))
+    return llvm::Error::success();
+  return llvm::createStringError("--" + option + ": " + path +
+                                 ": expected an existing folder, got '" +
+                                 folder + "'");
+}
+
 llvm::Error tools::readCacheFolder(std::string &folder,
                                    const llvm::cl::opt<std::string> &cacheDir,
                                    bool noCache) {

@@ -65,6 +65,10 @@ llvm::Error expectNone(
 llvm::Error expected(llvm::StringRef option, const llvm::Twine &what,
                      const llvm::Twine &got);
 
+/// That the folder of a file that will be written is there. Nothing to say of
+/// an empty path.
+llvm::Error checkFolder(llvm::StringRef option, llvm::StringRef path);
+
 /// The folder of compiled programs that --cache-dir names, which is made, or
 /// the usual one, which need not be there. Stays as it is where --no-cache says
 /// so, and without a home folder.

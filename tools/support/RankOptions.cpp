@@ -7,7 +7,6 @@
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
 
 #include <cmath>
 
@@ -192,11 +191,8 @@ static llvm::Error checkTogether(const RankOptions &options) {
       return llvm::createStringError(llvm::Twine(option) + ": " + *file +
                                      ": expected a file, got none");
   }
-  llvm::StringRef folder = llvm::sys::path::parent_path(options.trace);
-  if (!folder.empty() && !llvm::sys::fs::is_directory(folder))
-    return llvm::createStringError("--trace: " + options.trace +
-                                   ": expected an existing folder, got '" +
-                                   folder + "'");
+  if (llvm::Error error = checkFolder("trace", options.trace))
+    return error;
   if (!options.trace.empty() && llvm::sys::fs::is_directory(options.trace))
     return llvm::createStringError("--trace: " + options.trace +
                                    ": expected a file, got a folder");
