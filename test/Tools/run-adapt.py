@@ -108,6 +108,16 @@ assert "forward" in text and "intra" in text, text
 calibration = json.loads((FOLDER / "c.json").read_text())
 assert calibration["format"] == "moira-calibration"
 assert calibration["forward"]["seconds"] and calibration["intra"]["latency"] > 0
+# Rows of the products are those that rank 0 has, wherever experts stand.
+for table in range(1, 4):
+    table = f"--slot-table=permuted:{table}"
+    text = execute("moira-run", BUNDLE, "--tokens=256", "--r=1", table,
+                   f"--calibrate={FOLDER}/moved.json").stdout
+    _, groups, rows, *_ = text[text.index("forward"):].split()
+    report = json.loads(execute("moira-run", BUNDLE, "--tokens=256", "--r=1",
+                                table, "--json").stdout)
+    expected = report["ranks"]["by_rank"][0]["rows_received"]
+    assert round(int(groups) * float(rows)) == expected, (text, expected)
 text = run("--adapt=model", "--repeat=3", "--explain", "--r=1", "--degree=2",
            f"--calibration={FOLDER}/c.json")
 assert "least predicted time" in text or "as before" in text, text

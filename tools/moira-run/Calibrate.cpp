@@ -38,31 +38,29 @@ static std::vector<int64_t> sizesOf(const RunOptions &options, int ranks) {
 }
 
 /// The rows of each group that a rank's products have in a step.
-static std::vector<int64_t> groupsOf(const LayerRow &row,
-                                     const LayerSpec &layer, int copies,
-                                     const RankGroups &ranks) {
+static Result<std::vector<int64_t>> groupsOf(const LayerRow &row,
+                                             const LayerSpec &layer,
+                                             const std::vector<int32_t> &table,
+                                             int copies,
+                                             const RankGroups &ranks) {
   std::vector<int64_t> groups;
   if (copies == 0) {
     groups.assign(row.sizes.begin(), row.sizes.end());
     return groups;
   }
-  LayerShape shape;
-  shape.ranks = ranks.ranks;
-  shape.experts = layer.placement->experts;
-  shape.shards = layer.placement->shards;
-  shape.slots = layer.placement->slots;
-  std::vector<int32_t> table = shape.evenTable();
   moira_exchange exchange{};
-  exchange.placement = {shape.experts, shape.shards, copies, shape.slots};
+  exchange.placement = {layer.placement->experts, layer.placement->shards,
+                        copies, layer.placement->slots};
   exchange.direction = MOIRA_TO_EXPERTS;
   exchange.chunks = 1;
   exchange.counts = row.matrix.data();
   Placement placement;
   ExchangeLayout layout;
-  if (placement.set(exchange.placement, table.data(), ranks.ranks).ok() &&
-      layout.set(exchange, placement, ranks).ok())
-    for (int slot = 0; slot < layout.slots(); ++slot)
-      groups.push_back(layout.slotRows(slot));
+  MOIRA_RETURN_IF_ERROR(
+      placement.set(exchange.placement, table.data(), ranks.ranks));
+  MOIRA_RETURN_IF_ERROR(layout.set(exchange, placement, ranks));
+  for (int slot = 0; slot < layout.slots(); ++slot)
+    groups.push_back(layout.slotRows(slot));
   return groups;
 }
 
@@ -136,7 +134,11 @@ static llvm::Error measureLayer(const LoadedProgram &program,
             llvm::Twine(copies));
       if (run == 0)
         continue; // warms up
-      times.groups = groupsOf(row, layer, copies, ranks);
+      Result<std::vector<int64_t>> groups = groupsOf(
+          row, layer, sessions.first().slotTable(layer.index), copies, ranks);
+      if (!groups.ok())
+        return toError(groups.status().within("--calibrate"));
+      times.groups = std::move(*groups);
       times.rows = row.routed;
       times.take(row, times.forward);
       if (options.grad && !rows.back().layers.empty())
