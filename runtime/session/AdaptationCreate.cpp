@@ -284,7 +284,7 @@ Adaptation::create(const Manifest &manifest, int entry,
   }
   made->wanted.selection.joint = spec.layers.size() > 1;
   if (manifest.device)
-    made->wanted.maxShadows = 0; // a device has none yet
+    made->wanted.maxShadows = 0; // they are sent to memory of the host
   MOIRA_RETURN_IF_ERROR(made->makeSpace());
   if (options.selection.lag == 0)
     MOIRA_RETURN_IF_ERROR(made->keepFixed());
