@@ -135,6 +135,11 @@ Status Communicator::endStep(const Status &mine) {
   return outcome;
 }
 
+void Communicator::abandonStep(const Status &mine) {
+  queue->fail(mine.code, mine.message);
+  queue->drain();
+}
+
 //===----------------------------------------------------------------------===//
 // moira_api
 //===----------------------------------------------------------------------===//

@@ -76,6 +76,9 @@ public:
   /// `mine` is what this rank has to say. Success where all ranks succeed;
   /// else the one failure. Returns only when no request is under way.
   Status endStep(const Status &mine);
+  /// Within a step that fails here: returns when no request is under way, so
+  /// that memory which they name may go. `endStep` comes later.
+  void abandonStep(const Status &mine);
 
   //===--- moira_api -----------------------------------------------------===//
 

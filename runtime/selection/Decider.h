@@ -150,7 +150,7 @@ public:
                             Explanation *explanation = nullptr);
   /// What the best plan of a variant is expected to take.
   struct VariantTime {
-    double seconds = 0; ///< 0: not known, or no rank may run it
+    double seconds = 0; ///< 0: not known, or not all ranks may run it
     double doubt = 0;   ///< what part of that it may be off
     double trials = 0;  ///< that count under such loads
   };
@@ -195,6 +195,9 @@ private:
   int extremeOf(int candidate) const;
   void explain(const SharedStep &record, const Decision &decision,
                const Bucket *bucket, Explanation &explanation) const;
+
+  /// Full decisions that must agree before their bucket is settled.
+  static constexpr int agreements = 3;
 
   const SelectionSpace choices;
   const std::unique_ptr<LayerModel> model;

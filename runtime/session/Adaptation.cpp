@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -35,9 +36,10 @@ SharedStep Adaptation::recordOf(const Layer &layer, int64_t step) const {
   return record;
 }
 
-/// Makes a decision what the layer runs with.
-Status Adaptation::apply(Layer &layer, const SharedStep &record,
-                         const Decision &decision) {
+/// Makes a decision what the layer runs with. A log that cannot be written is
+/// no reason to decide otherwise than the other ranks, which have none.
+void Adaptation::apply(Layer &layer, const SharedStep &record,
+                       const Decision &decision) {
   const LayerPlan &plan = candidates()[decision.candidate].plan;
   layer.plan.degree = plan.degree;
   layer.plan.exchange = plan.exchange;
@@ -46,9 +48,10 @@ Status Adaptation::apply(Layer &layer, const SharedStep &record,
                             decision.shadows +
                                 (decision.shadows ? plan.shadows : 0));
   if (!layer.recorder)
-    return Status();
+    return;
   layer.recorder->add(record, decision);
-  return writeLog(layer);
+  if (Status written = writeLog(layer); !written.ok() && logFailure.ok())
+    logFailure = std::move(written);
 }
 
 /// The decision of an earlier run for a step.
@@ -63,7 +66,8 @@ Status Adaptation::follow(size_t index, int64_t step) {
   layer.explanation.decision = followed.decision;
   layer.explanation.decision.shadows =
       followed.shadows.empty() ? nullptr : followed.shadows.data();
-  return apply(layer, SharedStep(), layer.explanation.decision);
+  apply(layer, SharedStep(), layer.explanation.decision);
+  return Status();
 }
 
 /// From the records of the last step, the plans of the next one.
@@ -93,7 +97,7 @@ Status Adaptation::decideLayers() {
       return decision.status();
     if (chosen.trial())
       layers[i].explanation.decision.reason = decision->reason = chosen.reason;
-    MOIRA_RETURN_IF_ERROR(apply(layers[i], record, *decision));
+    apply(layers[i], record, *decision);
   }
   return Status();
 }
@@ -102,7 +106,7 @@ Status Adaptation::next() {
   // After a step that failed, even before some ranks came here, all have
   // decided for the same step from the same records.
   if (decided == done)
-    return Status();
+    return std::exchange(logFailure, Status());
   if (wanted.selection.lag == 1) {
     MOIRA_RETURN_IF_ERROR(decideLayers());
   } else if (decided < 0) {
@@ -114,7 +118,7 @@ Status Adaptation::next() {
     }
   }
   decided = done;
-  return Status();
+  return std::exchange(logFailure, Status());
 }
 
 int Adaptation::variant(int64_t rows) const {
@@ -165,7 +169,8 @@ Result<bool> Adaptation::gathered(size_t index,
       deciders[index]->decide(record, &layer.explanation);
   if (!decision.ok())
     return decision.status();
-  MOIRA_RETURN_IF_ERROR(apply(layer, record, *decision));
+  apply(layer, record, *decision);
+  MOIRA_RETURN_IF_ERROR(std::exchange(logFailure, Status()));
   return true;
 }
 
@@ -174,7 +179,7 @@ void Adaptation::finish(bool succeeded, int64_t number,
   if (!succeeded) {
     // With lag 0 some ranks may have decided, others not: all begin again.
     if (wanted.selection.lag == 0 && wanted.replay.empty())
-      (void)makeDeciders();
+      logFailure = makeDeciders();
     return;
   }
   ++done;
@@ -227,17 +232,23 @@ Status Adaptation::forbid(const std::string &variant, bool forbidden) {
   return Status();
 }
 
+Status Adaptation::checkPlacement(size_t index,
+                                  const std::vector<int32_t> &table) const {
+  int64_t room = roomOf(index, table);
+  if (table == tables[index] || room >= space.maxShadows)
+    return Status();
+  return Status(MOIRA_INVALID_ARGUMENT,
+                concat("layer ", layers[index].index,
+                       ": expected a slot table with room for the ",
+                       space.maxShadows,
+                       " shadows that may be chosen, got one for ", room));
+}
+
 Status Adaptation::setPlacement(size_t index,
                                 const std::vector<int32_t> &table) {
   if (table == tables[index])
     return Status();
-  int64_t room = roomOf(index, table);
-  if (room < space.maxShadows)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("layer ", layers[index].index,
-                         ": expected a slot table with room for the ",
-                         space.maxShadows,
-                         " shadows that may be chosen, got one for ", room));
+  MOIRA_RETURN_IF_ERROR(checkPlacement(index, table));
   const int32_t *data = table.empty() ? nullptr : table.data();
   MOIRA_RETURN_IF_ERROR(deciders[index]->setPlacement(data));
   tables[index] = table;

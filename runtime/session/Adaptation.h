@@ -39,6 +39,7 @@ struct AdaptOptions {
   std::string qualified = "none";
   /// Where rank 0 writes what the deciders were told; empty: nowhere. Several
   /// layers have a file each, with "." and the layer's index behind the name.
+  /// Where a write fails the step fails, once, and the log ends.
   std::string flightLog;
   /// Logs of an earlier run, named alike: their decisions are made again,
   /// compared, and followed; a step beyond them fails. Empty: none.
@@ -126,6 +127,9 @@ public:
   /// This rank may not run a variant, or may again. All ranks know with the
   /// record of the next step.
   Status forbid(const std::string &variant, bool forbidden);
+  /// Whether a layer may have this lasting table: whether it leaves room for
+  /// the shadows that may be chosen.
+  Status checkPlacement(size_t layer, const std::vector<int32_t> &table) const;
   /// A new lasting table of a layer, as in `create`.
   Status setPlacement(size_t layer, const std::vector<int32_t> &table);
 
@@ -171,14 +175,14 @@ private:
   Status openReplay(size_t layer);
   Status openLog(size_t layer);
   Status writeLog(Layer &layer);
+  static void endLog(Layer &layer);
   std::string fileOf(const std::string &name, const Layer &layer) const;
   bool training() const { return !entry.backward.empty(); }
 
   SharedStep recordOf(const Layer &layer, int64_t step) const;
   Status decideLayers();
   Status follow(size_t layer, int64_t step);
-  Status apply(Layer &layer, const SharedStep &record,
-               const Decision &decision);
+  void apply(Layer &layer, const SharedStep &record, const Decision &decision);
 
   AdaptOptions wanted;
   const EntrySpec &entry;
@@ -191,7 +195,8 @@ private:
   std::vector<Layer> layers;
   std::vector<double> lastSeconds; ///< by layer
   uint64_t variantMask = 0;
-  int forced = -1; ///< candidate
+  Status logFailure; ///< that no step has reported yet
+  int forced = -1;   ///< candidate
   int64_t announced = -1;
   int64_t done = 0;     ///< steps
   int64_t decided = -1; ///< the step that plans are of

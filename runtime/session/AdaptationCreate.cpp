@@ -231,7 +231,7 @@ Status Adaptation::keepFixed() {
 }
 
 Status Adaptation::makeDeciders() {
-  deciders.clear();
+  std::vector<std::unique_ptr<Decider>> made;
   for (size_t i = 0; i < layers.size(); ++i) {
     Result<std::unique_ptr<LayerModel>> model = makeModel(i);
     if (!model.ok())
@@ -239,20 +239,16 @@ Status Adaptation::makeDeciders() {
     auto decider = Decider::create(space, std::move(*model), wanted.selection);
     if (!decider.ok())
       return decider.status();
-    deciders.push_back(std::move(*decider));
-    Layer &layer = layers[i];
-    const int32_t *table = tables[i].empty() ? nullptr : tables[i].data();
-    MOIRA_RETURN_IF_ERROR(wanted.replay.empty() ? openLog(i) : openReplay(i));
-    if (!wanted.replay.empty() || !table)
-      continue;
-    MOIRA_RETURN_IF_ERROR(deciders[i]->setPlacement(table));
-    if (!layer.recorder)
-      continue;
-    layer.recorder->addPlacement(table);
-    MOIRA_RETURN_IF_ERROR(writeLog(layer));
+    // A log that is replayed says where weights stand.
+    if (wanted.replay.empty() && !tables[i].empty())
+      MOIRA_RETURN_IF_ERROR((*decider)->setPlacement(tables[i].data()));
+    made.push_back(std::move(*decider));
   }
+  deciders = std::move(made);
   choice = layers.size() > 1 ? std::make_unique<EntryChoice>(wanted.selection)
                              : nullptr;
+  for (size_t i = 0; i < layers.size(); ++i)
+    MOIRA_RETURN_IF_ERROR(wanted.replay.empty() ? openLog(i) : openReplay(i));
   return Status();
 }
 
@@ -262,8 +258,7 @@ Adaptation::Adaptation(const EntrySpec &entry, const RankGroups &groups,
 
 Adaptation::~Adaptation() {
   for (Layer &layer : layers)
-    if (layer.file)
-      std::fclose(layer.file);
+    endLog(layer);
 }
 
 Result<std::unique_ptr<Adaptation>>
@@ -289,7 +284,7 @@ Adaptation::create(const Manifest &manifest, int entry,
   }
   made->wanted.selection.joint = spec.layers.size() > 1;
   if (manifest.device)
-    made->wanted.maxShadows = 0; // a device has none yet
+    made->wanted.maxShadows = 0; // they are sent to memory of the host
   MOIRA_RETURN_IF_ERROR(made->makeSpace());
   if (options.selection.lag == 0)
     MOIRA_RETURN_IF_ERROR(made->keepFixed());

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -25,14 +26,14 @@ std::string Adaptation::fileOf(const std::string &name,
   return layers.size() == 1 ? name : concat(name, ".", layer.index);
 }
 
-/// Begins the log of a layer; where there was one, again.
+/// Begins the log of a layer; where there was one, again. It begins with what
+/// is known and where weights stand.
 Status Adaptation::openLog(size_t index) {
   if (wanted.flightLog.empty() || ranks.rank != 0)
     return Status();
   Layer &layer = layers[index];
   std::string path = fileOf(wanted.flightLog, layer);
-  if (layer.file)
-    std::fclose(layer.file);
+  endLog(layer);
   layer.file = std::fopen(path.c_str(), "wb");
   if (!layer.file)
     return Status(
@@ -40,7 +41,15 @@ Status Adaptation::openLog(size_t index) {
         concat("flight log: expected a file that can be written, got '", path,
                "': ", std::strerror(errno)));
   layer.recorder = std::make_unique<FlightRecorder>(*deciders[index]);
+  if (!tables[index].empty())
+    layer.recorder->addPlacement(tables[index].data());
   return writeLog(layer);
+}
+
+void Adaptation::endLog(Layer &layer) {
+  layer.recorder.reset();
+  if (std::FILE *file = std::exchange(layer.file, nullptr))
+    std::fclose(file);
 }
 
 /// Step by step, so that a crash loses nothing that was decided before it.
@@ -52,9 +61,11 @@ Status Adaptation::writeLog(Layer &layer) {
   layer.recorder->clear();
   if (written)
     return Status();
+  int error = errno;
+  endLog(layer); // what follows a gap cannot be replayed
   return Status(MOIRA_DATA_LOSS, concat("flight log: expected to write '",
                                         fileOf(wanted.flightLog, layer),
-                                        "', got: ", std::strerror(errno)));
+                                        "', got: ", std::strerror(error)));
 }
 
 /// Reads a log and makes its decisions again.
@@ -121,22 +132,20 @@ Status Adaptation::loadLearned(const std::string &text,
   document.root().require(
       items.size() == layers.size(),
       concat("expected ", layers.size(), " layers, got ", items.size()));
-  std::vector<std::string> before, tables;
+  std::vector<std::string> before, learned;
   for (size_t i = 0; i < items.size() && document.ok(); ++i) {
     int64_t layer = items[i].at("layer").integer(0);
     items[i].require(
         layer == layers[i].index,
         concat("expected layer ", layers[i].index, ", got ", layer));
-    tables.push_back(items[i].at("table").dump());
+    learned.push_back(items[i].at("table").dump());
   }
   if (!document.ok())
     return document.status();
-  for (size_t i = 0; i < tables.size(); ++i) {
+  for (size_t i = 0; i < learned.size(); ++i) {
     before.push_back(deciders[i]->saveLearned());
     Status status = deciders[i]->loadLearned(
-        tables[i], concat(name, ".layers[", i, "].table"));
-    if (status.ok() && layers[i].recorder)
-      status = openLog(i); // a log begins with what is known
+        learned[i], concat(name, ".layers[", i, "].table"));
     if (status.ok())
       continue;
     // All or nothing: what was saved can be read.
@@ -144,6 +153,10 @@ Status Adaptation::loadLearned(const std::string &text,
       (void)deciders[j]->loadLearned(before[j]);
     return status;
   }
+  // As in a step, a rank without its log knows what the others know.
+  for (size_t i = 0; i < layers.size(); ++i)
+    if (layers[i].recorder)
+      MOIRA_RETURN_IF_ERROR(openLog(i));
   return Status();
 }
 

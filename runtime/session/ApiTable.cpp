@@ -96,11 +96,12 @@ struct Api {
   static void loads(moira_ctx *ctx, int64_t layer, int64_t experts,
                     const int32_t *counts, const int32_t *sizes) {
     guarded(ctx, false, [&](StepContext &step) {
+      if (!step.checkNotInBody("loads"))
+        return false;
       if (step.device())
         step.note("loads",
                   step.device()->noteLoads(layer, experts, counts, sizes));
-      else if (step.checkNotInBody("loads") &&
-               !step.steps.loads(layer, experts, counts, sizes))
+      else if (!step.steps.loads(layer, experts, counts, sizes))
         step.fail(MOIRA_FAILED,
                   concat("loads: expected a layer of the entry, with as many "
                          "experts each time, got layer ",

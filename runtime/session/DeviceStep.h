@@ -106,6 +106,7 @@ private:
   DeviceQueue queue = 0;
   moira_device functions{};
   std::vector<std::shared_ptr<Kernel>> kernels;
+  std::vector<KernelArgument> values; ///< of a launch; keeps its memory
   Arena workspace;
   std::vector<Storage> parameterStorage, inputStorage;
   std::vector<moira_param> packed;

@@ -10,6 +10,7 @@
 #include "collective/Communicator.h"
 #include "cost/Topology.h"
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -55,7 +56,15 @@ public:
     if (!link)
       return mine;
     MOIRA_RETURN_IF_ERROR(link->beginStep());
-    return link->endStep(mine.ok() ? action(*link) : mine);
+    Status outcome = mine;
+    try {
+      if (mine.ok())
+        outcome = action(*link);
+    } catch (const std::exception &error) {
+      // The others wait for the end of the step.
+      outcome = Status(MOIRA_OUT_OF_MEMORY, error.what());
+    }
+    return link->endStep(outcome);
   }
 
   std::mutex turn;

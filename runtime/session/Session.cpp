@@ -151,70 +151,6 @@ Status runtime::checkResults(const EntrySpec &spec, int64_t count,
 }
 
 //===----------------------------------------------------------------------===//
-// Memory before a step
-//===----------------------------------------------------------------------===//
-
-std::vector<moira_buffer>
-runtime::toBuffers(const std::vector<TensorView> &inputs) {
-  // Numbers may bound sizes, so that one is there where none is given yet.
-  static const int64_t none = 0;
-  std::vector<moira_buffer> buffers;
-  for (const TensorView &input : inputs) {
-    void *data = const_cast<void *>(input.data);
-    if (!data && input.shape.empty())
-      data = const_cast<int64_t *>(&none);
-    buffers.push_back({data, input.shape.data()});
-  }
-  return buffers;
-}
-
-/// What the variant says it needs on worker 0; 0 where it does not know.
-Result<int64_t>
-Session::Impl::workspace(int entry, int variant,
-                         const std::vector<moira_buffer> &inputs) {
-  step.begin(nullptr, nullptr);
-  int64_t bytes =
-      program->workspace(entry, variant)(step.context(), inputs.data());
-  MOIRA_RETURN_IF_ERROR(step.finish());
-  if (bytes < -1)
-    return Status(
-        MOIRA_FAILED,
-        concat("expected a workspace size of 0 or more bytes, or -1, got ",
-               bytes));
-  return std::max<int64_t>(bytes, 0);
-}
-
-int64_t Session::Impl::peakWith(int64_t workspaceBytes,
-                                int64_t resultBytes) const {
-  MemoryFigures figures = account->figures();
-  int64_t held = step.arena(0).capacity();
-  int64_t peak = figures.workspace - held + figures.results +
-                 figures.residuals + figures.training;
-  for (int64_t part :
-       {parameters.totalBytes(), std::max(held, workspaceBytes), resultBytes})
-    if (__builtin_add_overflow(peak, part, &peak))
-      return INT64_MAX;
-  return peak;
-}
-
-int64_t runtime::predictResults(const EntrySpec &spec, int64_t first,
-                                int64_t last, int64_t rows,
-                                const std::vector<ResultTensor> &results) {
-  int64_t all = 0;
-  for (int64_t i = first; i < last; ++i) {
-    if (i < int64_t(results.size()) && results[i].data)
-      continue;
-    Shape shape = spec.results[i].shape;
-    std::replace(shape.begin(), shape.end(), int64_t(-1), rows);
-    int64_t bytes =
-        compactBytes(spec.results[i].dtype, shape).value_or(INT64_MAX);
-    if (__builtin_add_overflow(all, bytes, &all))
-      return INT64_MAX;
-  }
-  return all;
-}
-
-//===----------------------------------------------------------------------===//
 // The step
 //===----------------------------------------------------------------------===//
 
@@ -436,33 +372,6 @@ Status Session::invoke(const std::string &entry,
   if (status.ok())
     results = std::move(filled);
   return status.within(concat("entry '", entry, "'"));
-}
-
-Result<int64_t> Session::predictPeak(const std::string &entry,
-                                     const std::vector<TensorView> &inputs,
-                                     bool backward) {
-  std::lock_guard<std::mutex> lock(impl->mutex);
-  Result<int> found = impl->findEntry(entry);
-  if (!found.ok())
-    return found.status();
-  const EntrySpec &spec = impl->manifest.entries[*found];
-  MOIRA_RETURN_IF_ERROR(
-      impl->checkRanks(spec).within(concat("entry '", entry, "'")));
-  MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
-                            .within(concat("entry '", entry, "'")));
-  StepPlan &plan = impl->choosePlan(*found, inputs);
-  if (impl->adaptations[*found] && impl->adaptations[*found]->decides())
-    MOIRA_RETURN_IF_ERROR(impl->followAdaptation(*found, plan));
-  impl->preparePlans(spec, plan);
-  Result<int64_t> bytes =
-      impl->workspace(*found, plan.variant, toBuffers(inputs));
-  if (!bytes.ok())
-    return bytes.status();
-  if (backward)
-    return impl->predictBackward(*found, plan, inputs, *bytes);
-  const EntrySpec &own = impl->program->signature(*found, plan.variant);
-  return impl->peakWith(
-      *bytes, predictResults(own, 0, own.results.size(), plan.rows, {}));
 }
 
 std::vector<StepRow> Session::statistics() const {

@@ -143,7 +143,8 @@ public:
   /// for several ranks runs and what its layers run with, from what the ranks
   /// tell each other in each step. All ranks do the same with the same options.
   /// What `setPlan` says of slot tables stays; the rest waits until
-  /// `stopAdapting`. What was learned before is forgotten.
+  /// `stopAdapting`. What was learned before is forgotten; after a failure the
+  /// entry does not adapt.
   Status adapt(const std::string &entry, const AdaptOptions &options);
   Status stopAdapting(const std::string &entry);
   // Of an entry that adapts:

@@ -95,13 +95,28 @@ void Session::Impl::keepPlans(std::vector<LayerRun> &runs) const {
 }
 
 /// Where a layer's weights stand for long, [ranks, slots].
-std::vector<int32_t> Session::Impl::lastingTable(int64_t layer) const {
+static std::vector<int32_t> tableOf(const LayerPlans &plans, int64_t layer) {
   std::vector<int32_t> table;
-  const Placement *placement = layerPlans.placement(layer);
+  const Placement *placement = plans.placement(layer);
   for (int rank = 0; placement && rank < placement->ranks(); ++rank)
     for (int slot = 0; slot < placement->slots(); ++slot)
       table.push_back(placement->unit(rank, slot));
   return table;
+}
+
+std::vector<int32_t> Session::Impl::lastingTable(int64_t layer) const {
+  return tableOf(layerPlans, layer);
+}
+
+/// Whether who decides can go on with the tables of these plans.
+Status Session::Impl::checkAdaptations(const LayerPlans &next) const {
+  for (size_t entry = 0; entry < adaptations.size(); ++entry) {
+    const std::vector<LayerSpec> &specs = manifest.entries[entry].layers;
+    for (size_t i = 0; adaptations[entry] && i < specs.size(); ++i)
+      MOIRA_RETURN_IF_ERROR(
+          adaptations[entry]->checkPlacement(i, tableOf(next, specs[i].index)));
+  }
+  return Status();
 }
 
 /// Tells who decides that weights have moved.

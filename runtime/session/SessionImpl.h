@@ -32,12 +32,6 @@ struct Session::Impl {
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
   Status checkRanks(const EntrySpec &spec) const;
-  /// What the next step of an entry runs with, valid until the next call.
-  StepPlan &choosePlan(int entry, const std::vector<TensorView> &inputs);
-  void preparePlans(const EntrySpec &spec, const StepPlan &given);
-  Result<int64_t> workspace(int entry, int variant,
-                            const std::vector<moira_buffer> &inputs);
-  int64_t peakWith(int64_t workspace, int64_t resultBytes) const;
   RankRecord describeRank(int entry, const std::vector<TensorView> &inputs);
   void noteTraffic();
   /// Runs `action` as a step that all ranks end together.
@@ -60,7 +54,25 @@ struct Session::Impl {
   Status runStep(int entry, const std::vector<TensorView> &inputs,
                  std::vector<ResultTensor> &results, const StepPlan &given);
 
+  // SessionMemory.cpp.
+  Result<int64_t> workspace(int entry, int variant,
+                            const std::vector<moira_buffer> &inputs);
+  int64_t peakWith(int64_t workspace, int64_t resultBytes) const;
+  struct BackwardBounds {
+    std::vector<TensorView> inputs;
+    std::vector<int64_t> numbers;       ///< values of inputs of rank 0
+    int64_t results = 0, residuals = 0; ///< bytes
+  };
+  BackwardBounds boundBackward(int entry, const StepPlan &given,
+                               const std::vector<TensorView> &inputs);
+  Result<int64_t> predictBackward(int entry, const StepPlan &given,
+                                  const std::vector<TensorView> &inputs,
+                                  int64_t forwardWorkspace);
+
   // SessionPlans.cpp.
+  /// What the next step of an entry runs with, valid until the next call.
+  StepPlan &choosePlan(int entry, const std::vector<TensorView> &inputs);
+  void preparePlans(const EntrySpec &spec, const StepPlan &given);
   Status setPlan(std::optional<int64_t> layer, const PlanOptions &plan);
 
   // SessionMoves.cpp.
@@ -78,6 +90,7 @@ struct Session::Impl {
   void noteBackEnd(const Residuals &residuals);
   void keepPlans(std::vector<LayerRun> &runs) const;
   std::vector<int32_t> lastingTable(int64_t layer) const;
+  Status checkAdaptations(const LayerPlans &next) const;
   Status moveAdaptations();
 
   // SessionTraining.cpp: forward, backward, updates.
@@ -97,16 +110,6 @@ struct Session::Impl {
   Status runAccumulate(const Residuals &residuals,
                        const std::vector<TensorView> &resultGradients,
                        std::vector<ResultTensor> &results);
-  struct BackwardBounds {
-    std::vector<TensorView> inputs;
-    std::vector<int64_t> numbers;       ///< values of inputs of rank 0
-    int64_t results = 0, residuals = 0; ///< bytes
-  };
-  BackwardBounds boundBackward(int entry, const StepPlan &given,
-                               const std::vector<TensorView> &inputs);
-  Result<int64_t> predictBackward(int entry, const StepPlan &given,
-                                  const std::vector<TensorView> &inputs,
-                                  int64_t forwardWorkspace);
   GradientTable &gradients();
   void makeOptimizer() {
     if (!optimizer)

@@ -143,6 +143,7 @@ Status Session::Impl::moveWeights(int64_t layer,
     Result<LayerPlans> made = layerPlans.withTable(layer, slotTable);
     if (!made.ok())
       return made.status();
+    MOIRA_RETURN_IF_ERROR(checkAdaptations(*made));
     Result<std::vector<std::vector<int32_t>>> all = made->tables();
     if (!all.ok())
       return all.status();

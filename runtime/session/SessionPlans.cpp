@@ -43,6 +43,7 @@ Status Session::Impl::setPlan(std::optional<int64_t> layer,
   Result<std::vector<std::vector<int32_t>>> tables = next->tables();
   if (!tables.ok())
     return tables.status();
+  MOIRA_RETURN_IF_ERROR(checkAdaptations(*next));
   // Weights that now stand in other slots must be bound again.
   MOIRA_RETURN_IF_ERROR(parameters.place(
       step.context()->rank, step.context()->ranks, std::move(*tables)));

@@ -8,7 +8,6 @@
 #include "base/Hash.h"
 #include "session/FileTensors.h"
 
-#include <algorithm>
 #include <cmath>
 
 using namespace moira;
@@ -382,79 +381,4 @@ Status Session::update(const UpdateOptions &options) {
 int64_t Session::updates() const {
   std::lock_guard<std::mutex> lock(impl->mutex);
   return impl->optimizer ? impl->optimizer->steps() : 0;
-}
-
-//===----------------------------------------------------------------------===//
-// Memory
-//===----------------------------------------------------------------------===//
-
-/// What the way back would be given: bounds of the residuals, gradients as
-/// large as the results. A size that has no bound counts as the rows.
-Session::Impl::BackwardBounds
-Session::Impl::boundBackward(int entry, const StepPlan &given,
-                             const std::vector<TensorView> &inputs) {
-  const EntrySpec &spec = program->signature(entry, given.variant);
-  size_t count = 0;
-  for (const TensorSpec &result : spec.results)
-    count += std::max<size_t>(1, result.shape.size());
-  std::vector<int64_t> bounds(count, -1);
-  if (moira_shapes_entry shapes = program->shapes(entry, given.variant)) {
-    step.begin(nullptr, nullptr);
-    shapes(step.context(), toBuffers(inputs).data(), bounds.data());
-    if (!step.finish().ok())
-      std::fill(bounds.begin(), bounds.end(), -1);
-  }
-  BackwardBounds result;
-  result.numbers.resize(spec.results.size(), 0);
-  std::vector<TensorView> own;
-  const int64_t *next = bounds.data();
-  for (size_t i = 0; i < spec.results.size(); ++i) {
-    TensorView view{spec.results[i].dtype, spec.results[i].shape, nullptr};
-    bool isResidual = int64_t(i) >= spec.ownResults();
-    if (view.shape.empty()) {
-      result.numbers[i] = std::max<int64_t>(0, *next++);
-      view.data = &result.numbers[i];
-    }
-    for (int64_t &size : view.shape) {
-      int64_t bound = *next++;
-      size = size >= 0 ? size : bound >= 0 ? bound : given.rows;
-    }
-    int64_t bytes = compactBytes(view.dtype, view.shape).value_or(INT64_MAX);
-    if (isResidual)
-      bytes = ResidualPool::blockBytes(bytes);
-    int64_t &sum = isResidual ? result.residuals : result.results;
-    if (__builtin_add_overflow(sum, bytes, &sum))
-      sum = INT64_MAX;
-    if (isResidual)
-      result.inputs.push_back(view);
-    else if (int64_t(i) < spec.programResults() && isFloat(view.dtype))
-      own.push_back(view);
-  }
-  result.inputs.insert(result.inputs.end(), own.begin(), own.end());
-  return result;
-}
-
-/// docs/gradients.md has the formula.
-Result<int64_t>
-Session::Impl::predictBackward(int entry, const StepPlan &given,
-                               const std::vector<TensorView> &inputs,
-                               int64_t forwardWorkspace) {
-  const EntrySpec &spec = manifest.entries[entry];
-  Result<int> back = findBackward(entry);
-  if (!back.ok())
-    return back.status().within(concat("entry '", spec.name, "'"));
-  BackwardBounds bounds = boundBackward(entry, given, inputs);
-  preparePlans(manifest.entries[*back], given);
-  Result<int64_t> bytes =
-      workspace(*back, given.variant, toBuffers(bounds.inputs));
-  if (!bytes.ok())
-    return bytes.status();
-  const EntrySpec &backSpec = manifest.entries[*back];
-  int64_t gradients =
-      predictResults(backSpec, 0, backSpec.results.size(), given.rows, {});
-  int64_t made = 0;
-  for (int64_t part : {bounds.results, bounds.residuals, gradients})
-    if (__builtin_add_overflow(made, part, &made))
-      return INT64_MAX;
-  return peakWith(std::max(forwardWorkspace, *bytes), made);
 }

@@ -64,6 +64,9 @@ Status StepContext::finish() {
     if (!made[i])
       fail(MOIRA_FAILED,
            concat("expected the step to produce result ", i, ", got none"));
+  // Nobody may have waited for transfers that read and write the workspace.
+  if (entry && communicator && hasFailed())
+    communicator->abandonStep(Status(ctx.error, message));
   for (int64_t worker = gpu ? -1 : 0; worker < workers(); ++worker)
     arena(worker).reset();
   entry = nullptr;

@@ -69,6 +69,8 @@ void WorkQueue::runFront(std::unique_lock<std::mutex> &lock) {
     outcome = Status(MOIRA_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception &error) {
     outcome = Status(MOIRA_FAILED, error.what());
+  } catch (...) { // of a caller's own code
+    outcome = Status(MOIRA_FAILED, "unknown failure");
   }
   work = nullptr; // whatever it holds goes before anyone hears of its end
   lock.lock();

@@ -7,12 +7,15 @@
 #include "session/Adaptation.h"
 #include "Collective/Threads.h"
 #include "Runtime/AdaptiveProgram.h"
+#include "Runtime/TestFiles.h"
 #include "base/Draws.h"
 #include "session/StepContext.h"
 
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <set>
+#include <sys/resource.h>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -251,9 +254,53 @@ TEST(Adaptation, TablesMustHaveRoomForShadows) {
   EXPECT_ERROR(adaptation->setPlacement(1, full), MOIRA_INVALID_ARGUMENT,
                "layer 1: expected a slot table with room for the 1 shadows "
                "that may be chosen, got one for 0");
+  EXPECT_ERROR(adaptation->checkPlacement(1, full), MOIRA_INVALID_ARGUMENT,
+               "layer 1: expected a slot table with room for the 1 shadows "
+               "that may be chosen, got one for 0");
   options.maxShadows = 0;
   adaptation = make(manifest, {0, P::ranks, 1}, options);
   EXPECT_OK(adaptation->setPlacement(1, full));
+}
+
+/// A log that begins again, since more is known, says where weights stand now.
+TEST(Adaptation, LogsBeginWithThePlacement) {
+  Manifest manifest = P::manifest();
+  TestFolder folder;
+  AdaptOptions options;
+  options.flightLog = folder.path("log");
+  auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+  const std::vector<int32_t> table = {7, 6, -1, 5, 4, -1, 3, 2, -1, 1, 0, -1};
+  ASSERT_OK(adaptation->setPlacement(1, table));
+  ASSERT_OK(adaptation->loadLearned(adaptation->saveLearned()));
+  ASSERT_OK(adaptation->next());
+  auto log = FlightLog::parse(readFile(folder.path("log.1")));
+  ASSERT_OK(log.status());
+  ASSERT_EQ(log->entries().size(), 2u);
+  EXPECT_TRUE(log->entries()[0].placement);
+  EXPECT_EQ(log->entries()[0].table, table);
+}
+
+/// Another rank, which writes no log, has decided and goes on.
+TEST(Adaptation, LogThatCannotBeWrittenFailsOneStep) {
+  Manifest manifest = P::manifest();
+  TestFolder folder;
+  AdaptOptions options;
+  options.flightLog = folder.path("log");
+  auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+  auto *before = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit files;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &files), 0);
+  struct rlimit none = files;
+  none.rlim_cur = 1;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  Status status = adaptation->next();
+  setrlimit(RLIMIT_FSIZE, &files);
+  std::signal(SIGXFSZ, before);
+  EXPECT_ERROR(status, MOIRA_DATA_LOSS,
+               concat("flight log: expected to write '", folder.path("log.0"),
+                      "', got: File too large"));
+  EXPECT_TRUE(adaptation->decides());
+  EXPECT_OK(adaptation->next());
 }
 
 TEST(Adaptation, RefusesWhatItCannotDecideFor) {

@@ -264,6 +264,18 @@ TEST_F(CApiAdapt, WeightsMove) {
     options.topology = "{}";
     EXPECT_CODE(moira_session_count_loads(mine.session, "main", &options), bad);
     EXPECT_CODE(moira_session_rebalance(nullptr, "main", &moved), bad);
+
+    // What leaves no room for shadows is refused before anything moves.
+    ASSERT_CODE(moira_session_move_weights(mine.session, 0, other, 6),
+                MOIRA_OK);
+    ASSERT_CODE(moira_session_adapt(mine.session, nullptr, nullptr), MOIRA_OK);
+    const int32_t full[] = {0, 1, 2, 2, 3, 0};
+    EXPECT_CODE(moira_session_move_weights(mine.session, 0, full, 6), bad);
+    EXPECT_CODE(moira_session_slot_table(mine.session, 0, table, 6, &count),
+                MOIRA_OK);
+    EXPECT_EQ(std::vector<int32_t>(table, table + 6),
+              std::vector<int32_t>(other, other + 6));
+    EXPECT_CODE(mine.step(rank, 9), MOIRA_OK);
   });
 }
 

@@ -8,7 +8,7 @@
  *
  * All ranks call adapt, stop_adapting, force and load_learned alike, between
  * the same steps: every rank decides for itself, and all come to the same. None
- * of these functions talks to the other ranks.
+ * of these functions talks to the other ranks, unless it says "Collective".
  */
 #ifndef MOIRA_ADAPT_H
 #define MOIRA_ADAPT_H
@@ -54,8 +54,9 @@ MOIRA_API int32_t moira_adapt_defaults(moira_adapt_options *options);
 
 /* Lets the session choose variants and plans of `entry` (NULL: the only one
  * that is no way back) from the next step on. What was learned before is
- * forgotten. `options` may be NULL. MOIRA_INVALID_ARGUMENT where the program
- * does not say what its layers cost, or is not for several ranks. */
+ * forgotten; after a failure the entry does not adapt. `options` may be NULL.
+ * MOIRA_INVALID_ARGUMENT where the program does not say what its layers cost,
+ * or is not for several ranks. */
 MOIRA_API int32_t moira_session_adapt(moira_session *session, const char *entry,
                                       const moira_adapt_options *options);
 /* Goes back to what moira_session_set_variant and set_plan say. */
@@ -101,7 +102,9 @@ MOIRA_API int32_t moira_session_slot_table(moira_session *session,
                                            int64_t capacity, int64_t *count);
 /* Gives a layer, and those that share its parameters, another table, and moves
  * weights, kept gradients and states of optimizers there. Nothing is bound
- * again. Collective, with equal tables. */
+ * again. MOIRA_INVALID_ARGUMENT, before anything moves, for a table without
+ * room for shadows that an adapting entry may choose; a failure while bytes
+ * move leaves parameters unbound. Collective, with equal tables. */
 MOIRA_API int32_t moira_session_move_weights(moira_session *session,
                                              int64_t layer,
                                              const int32_t *table,

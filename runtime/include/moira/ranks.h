@@ -10,11 +10,11 @@
  *
  * Order. All ranks of a group call the same collective functions in the same
  * order: those of this header that say so, and for sessions of several ranks
- * invoke, forward, backward, accumulate, gradient_norm and update. Calls of
- * several sessions that share a handle run one after the other, in the order
- * of the calls, which must be the same on all ranks: call them from one thread
- * or one moira_queue for each rank. Sessions that shall not wait for each other
- * take a group each.
+ * invoke, forward, backward, accumulate, gradient_norm, update, move_weights
+ * and rebalance. Calls of several sessions that share a handle run one after
+ * the other, in the order of the calls, which must be the same on all ranks:
+ * call them from one thread or one moira_queue for each rank. Sessions that
+ * shall not wait for each other take a group each.
  *
  * Failures. What fails on one rank fails on all, in bounded time, with one
  * message that names the rank. Ranks that are threads work again afterwards;
