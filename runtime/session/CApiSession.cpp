@@ -164,11 +164,9 @@ moira::runtime::readStep(const Session &session, const char *entry,
   Result<std::vector<TensorView>> views = readInputs(inputs, inputCount);
   if (!views.ok())
     return failed(views.status());
-  Result<std::vector<ResultTensor>> tensors = readResults(results, resultCount);
-  if (!tensors.ok())
-    return failed(tensors.status());
   // The session would allocate all for an empty list. It knows best what to say
-  // of an entry that is not there.
+  // of an entry that is not there. No result is read before their number is
+  // known to be right.
   int index = session.manifest().findEntry(*name);
   if (index >= 0) {
     const EntrySpec &spec = session.manifest().entries[index];
@@ -179,6 +177,9 @@ moira::runtime::readStep(const Session &session, const char *entry,
           Status(MOIRA_INVALID_ARGUMENT,
                  concat("expected ", wanted, " results, got ", resultCount)));
   }
+  Result<std::vector<ResultTensor>> tensors = readResults(results, resultCount);
+  if (!tensors.ok())
+    return failed(tensors.status());
   return StepArguments{std::move(*name), std::move(*views),
                        std::move(*tensors)};
 }
