@@ -24,6 +24,10 @@ LogicalResult Assembly::emitMemory(const PTXInstruction &instruction) {
   if ((!isLoad && instruction.words[0] != "st") || !element ||
       instruction.operands.size() != 2)
     return failure();
+  // These are no plain accesses: a barrier counts the one, another block of the
+  // cluster has the memory of the other.
+  if (instruction.has("async") || instruction.has("shared::cluster"))
+    return failure();
   const PTXOperand &values = instruction.operands[isLoad ? 0 : 1];
   Value address =
       addressOf(instruction.operands[isLoad ? 1 : 0], spaceOf(instruction));

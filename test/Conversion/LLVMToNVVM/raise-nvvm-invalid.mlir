@@ -22,6 +22,17 @@ gpu.module @kernels {
 // -----
 
 gpu.module @kernels {
+  llvm.func @cluster(%a: i32, %p: i32) {
+    // expected-error @below {{'llvm.inline_asm' op expected PTX that is understood, got 'st.shared::cluster.b32 [$0], $1'}}
+    llvm.inline_asm has_side_effects asm_dialect = att
+        "st.shared::cluster.b32 [$0], $1;", "r,r" %p, %a : (i32, i32) -> ()
+    llvm.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
   llvm.func @text(%a: i32) {
     // expected-error @below {{'llvm.inline_asm' op expected PTX that is understood, got 'mov.b32 $0 $1'}}
     %b = llvm.inline_asm asm_dialect = att "mov.b32 $0 $1;", "=r,r" %a : (i32) -> i32
