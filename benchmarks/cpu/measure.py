@@ -37,8 +37,8 @@ def prioritise(pid, cores):
     policy = os.SCHED_FIFO if cores else os.SCHED_OTHER
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:
-            if cores == 1:
-                os.sched_setaffinity(int(thread), allowed[-1:])
+            os.sched_setaffinity(int(thread),
+                                 allowed[-1:] if cores == 1 else allowed)
             os.sched_setscheduler(int(thread), policy,
                                   os.sched_param(50 if cores else 0))
         except ProcessLookupError:  # it ended meanwhile
