@@ -77,7 +77,9 @@ moira::compileVariants(mlir::ModuleOp module, const JitOptions &options,
   llvm::Expected<HostCompiler> compiler = HostCompiler::create(options);
   if (!compiler)
     return compiler.takeError();
-  auto merged = lowerVariants(module, compiler->options(), variants);
+  VariantOptions one = variants;
+  one.grids = {options.pipeline.ranks};
+  auto merged = lowerVariants(module, compiler->options(), one);
   if (!merged)
     return merged.takeError();
   llvm::Expected<CompiledObject> compiled = compiler->emit(**merged);

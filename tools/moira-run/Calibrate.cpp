@@ -48,17 +48,9 @@ static Result<std::vector<int64_t>> groupsOf(const LayerRow &row,
     groups.assign(row.sizes.begin(), row.sizes.end());
     return groups;
   }
-  moira_exchange exchange{};
-  exchange.placement = {layer.placement->experts, layer.placement->shards,
-                        copies, layer.placement->slots};
-  exchange.direction = MOIRA_TO_EXPERTS;
-  exchange.chunks = 1;
-  exchange.counts = row.matrix.data();
-  Placement placement;
   ExchangeLayout layout;
   MOIRA_RETURN_IF_ERROR(
-      placement.set(exchange.placement, table.data(), ranks.ranks));
-  MOIRA_RETURN_IF_ERROR(layout.set(exchange, placement, ranks));
+      layArrivals(row, layer, copies, table.data(), ranks, layout));
   for (int slot = 0; slot < layout.slots(); ++slot)
     groups.push_back(layout.slotRows(slot));
   return groups;

@@ -124,12 +124,9 @@ llvm::Error LoadedProgram::compileMain() {
   JitOptions jit = jitOptions();
   jit.pipeline.exposeRouting = options.verify;
   auto started = std::chrono::steady_clock::now();
-  auto compileAll = [&] {
-    VariantOptions variants = *options.variants;
-    variants.grids = {jit.pipeline.ranks};
-    return compileVariants(*module, jit, variants);
-  };
-  auto program = options.variants ? compileAll() : compile(*module, jit);
+  auto program = options.variants
+                     ? compileVariants(*module, jit, *options.variants)
+                     : compile(*module, jit);
   if (!program)
     return program.takeError();
   main = *program;

@@ -279,6 +279,20 @@ llvm::Expected<StepRow> RankSessions::sumStep() const {
   return sum;
 }
 
+Status tools::layArrivals(const LayerRow &row, const LayerSpec &layer,
+                          int32_t copies, const int32_t *table,
+                          const RankGroups &ranks, ExchangeLayout &layout) {
+  moira_exchange exchange{};
+  exchange.placement = {layer.placement->experts, layer.placement->shards,
+                        copies, layer.placement->slots};
+  exchange.direction = MOIRA_TO_EXPERTS;
+  exchange.chunks = 1;
+  exchange.counts = row.matrix.data();
+  Placement placement;
+  MOIRA_RETURN_IF_ERROR(placement.set(exchange.placement, table, ranks.ranks));
+  return layout.set(exchange, placement, ranks);
+}
+
 /// Rows that came to the experts of a rank, from the counts of all ranks.
 int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
   int64_t rows = 0;
@@ -291,14 +305,6 @@ int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
       if (layer.index != row.layer || !layer.placement || copies == 0 ||
           row.matrix.empty())
         continue;
-      moira_exchange exchange{};
-      exchange.placement = {layer.placement->experts, layer.placement->shards,
-                            copies, layer.placement->slots};
-      exchange.direction = MOIRA_TO_EXPERTS;
-      exchange.chunks = 1;
-      exchange.counts = row.matrix.data();
-      Placement placement;
-      ExchangeLayout layout;
       LayerRun run;
       run.shadows = row.shadows;
       Result<LayerPlans> placed =
@@ -306,8 +312,10 @@ int64_t RankSessions::countRows(const EntrySpec &entry, int rank) const {
       if (!placed.ok() || !placed->writeTable(row.layer, run).ok())
         continue;
       const int32_t *table = run.table.empty() ? nullptr : run.table.data();
-      if (placement.set(exchange.placement, table, grid.ranks()).ok() &&
-          layout.set(exchange, placement, {rank, grid.ranks(), 1}).ok())
+      ExchangeLayout layout;
+      if (layArrivals(row, layer, copies, table, {rank, grid.ranks(), 1},
+                      layout)
+              .ok())
         rows += layout.awayRows();
     }
   return rows;

@@ -8,6 +8,7 @@
 #include "support/Grid.h"
 #include "support/Progress.h"
 
+#include "collective/ExchangeLayout.h"
 #include "session/FileTensors.h"
 #include "session/Session.h"
 
@@ -39,6 +40,13 @@ struct Gradients {
 std::vector<runtime::TensorSpec>
 inputGradients(const runtime::EntrySpec &entry,
                const runtime::EntrySpec &backward);
+
+/// Which rows came to a rank's experts in a step, copies >= 1, from the counts
+/// of all ranks and the step's table (null: identity).
+Status layArrivals(const runtime::LayerRow &row,
+                   const runtime::LayerSpec &layer, int32_t copies,
+                   const int32_t *table, const runtime::RankGroups &ranks,
+                   runtime::ExchangeLayout &layout);
 
 /// The sessions of a program on the ranks of this process: one step is a step
 /// of all of them.

@@ -59,12 +59,9 @@ llvm::Error Run::compileProgram() {
     return module.takeError();
   JitOptions jit = options.jit;
   jit.pipeline.ranks = launch.ranks(options.grid);
-  auto compileAll = [&] {
-    VariantOptions variants = *options.variants;
-    variants.grids = {jit.pipeline.ranks};
-    return compileVariants(**module, jit, variants);
-  };
-  auto compiled = options.variants ? compileAll() : compile(**module, jit);
+  auto compiled = options.variants
+                      ? compileVariants(**module, jit, *options.variants)
+                      : compile(**module, jit);
   if (!compiled)
     return compiled.takeError();
   program = *compiled;

@@ -179,9 +179,9 @@ llvm::Error Twin::checkGrid(int64_t ranks, TwinOutcome &outcome) {
   };
   if (ranks > mostRanks)
     return skip("expected at most " + std::to_string(mostRanks) + " ranks");
-  VariantOptions own = variants;
-  own.grids = {ranks};
-  auto program = compileVariants(module, options, own);
+  JitOptions own = options;
+  own.pipeline.ranks = ranks;
+  auto program = compileVariants(module, own, variants);
   if (!program)
     return program.takeError();
   const Manifest &manifest = (*program)->manifest();

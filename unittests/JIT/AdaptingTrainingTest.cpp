@@ -43,9 +43,7 @@ static std::shared_ptr<const Program> compileLayer() {
   options.pipeline.gradients = true;
   options.pipeline.ranks = ranks;
   options.pipeline.spareSlots = 1;
-  VariantOptions variants;
-  variants.grids = {ranks};
-  auto program = compileVariants(**module, options, variants);
+  auto program = compileVariants(**module, options, VariantOptions());
   EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
   made = program ? *program : nullptr;
   return made;

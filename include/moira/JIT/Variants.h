@@ -41,7 +41,8 @@ llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 lowerVariants(mlir::ModuleOp module, const JitOptions &options,
               const VariantOptions &variants);
 
-/// The same for one grid, ready to run; kept in no cache.
+/// The same for the ranks of `options` alone, whatever `variants.grids` has,
+/// ready to run; kept in no cache.
 llvm::Expected<std::shared_ptr<const runtime::Program>>
 compileVariants(mlir::ModuleOp module, const JitOptions &options,
                 const VariantOptions &variants);
