@@ -29,6 +29,7 @@ void ComputeCharges::begin(int64_t step, int64_t forwardStep) {
   }
   current->step = step;
   for (Layer &layer : current->layers) {
+    layer.exchanges = backward && layer.copies > 0;
     layer.copies = 0;
     layer.gate = layer.dispatch = layer.product = layer.combine = false;
     if (!backward)
@@ -108,6 +109,10 @@ void ComputeCharges::enter(int64_t layer, int64_t part) {
     found.dispatch = true;
   } else if (part == MOIRA_PART_COMBINE) {
     Layer &found = find(layer);
+    // A way back reads what was combined before its products, whose end an
+    // exchange tells.
+    if (found.exchanges && !found.product)
+      return;
     if (!found.combine) {
       ownProduct(found);
       charge(layer, part,

@@ -47,6 +47,7 @@ private:
     int64_t own = 0;           ///< sum of these
     int32_t copies = 0;        ///< 0 until an exchange has said another number
     bool gate = false, dispatch = false, product = false, combine = false;
+    bool exchanges = false; ///< its products end with an exchange: of ways back
   };
   /// What a forward step has routed: ways back may come much later.
   struct Step {

@@ -123,6 +123,26 @@ TEST_F(ComputeChargesTest, AWayBackHasTheRowsOfItsStep) {
   EXPECT_EQ(row.layers[0].seconds[MOIRA_PART_COMBINE], 4);
 }
 
+/// The gradient of a combine's weights comes before the products, which are
+/// charged where their results leave, once.
+TEST_F(ComputeChargesTest, AWayBackReadsWhatWasCombinedBeforeItsProducts) {
+  const int32_t groups[1] = {6};
+  begin(0);
+  route(3, {6});
+  charges.product(3, 1, groups, 1);
+  enter(3, MOIRA_PART_COMBINE);
+  end();
+  begin(1, 0);
+  enter(3, MOIRA_PART_COMBINE);
+  enter(3, MOIRA_PART_DISPATCH);
+  charges.product(3, 1, groups, 1);
+  enter(3, MOIRA_PART_COMBINE);
+  const StepRow &row = end();
+  EXPECT_EQ(row.total, 8 + (1000 + 120) + 9);
+  EXPECT_EQ(row.layers[0].seconds[MOIRA_PART_EXPERT], 1120);
+  EXPECT_EQ(row.layers[0].seconds[MOIRA_PART_COMBINE], 9);
+}
+
 TEST_F(ComputeChargesTest, AStepForgetsTheOneInItsPlace) {
   ownStep(0, {9, 9});
   end();
