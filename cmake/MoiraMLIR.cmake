@@ -58,10 +58,14 @@ function(moira_library name)
   set_property(GLOBAL APPEND PROPERTY MOIRA_COMPILER_LIBS ${name})
 endfunction()
 
-# moira_tool(name SOURCES ... [LINK ...]): a program on top of the compiler.
+# moira_tool(name SOURCES ... [LINK ...]): a program on top of the compiler, one
+# of those that `cmake --install` copies.
 function(moira_tool name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE MoiraCompiler ${ARG_LINK})
   moira_use_pch(${name})
+  # LLVM stays where it is.
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS ${name} RUNTIME COMPONENT tools)
 endfunction()
