@@ -27,6 +27,9 @@ def parse_arguments():
     parser.add_argument("--only", metavar="KIND", default="",
                         choices=["", "overlap", "clock", "throughput"],
                         help="overlap, clock or throughput")
+    parser.add_argument("--calibrated", action="store_true",
+                        help="overlap by a clock on which products take 10 us "
+                             "a row")
     parser.add_argument("--repeat", type=int, metavar="N",
                         help="steps per measurement (default: 9, quick: 3)")
     parser.add_argument("--json", metavar="FILE", help="also write a file")
@@ -51,15 +54,18 @@ def machine():
 
 def print_overlap(rows):
     print("\ncommunication hidden (virtual clock), by chunks")
-    print(f"{'case':34} {'chunks':>6} {'step':>9} {'compute':>9} {'comm':>9} "
-          f"{'hidden':>7} {'bound':>6} {'share':>6}")
+    print(f"{'case':34} {'chunks':>6} {'step':>9} {'compute':>9} "
+          f"{'chunked':>9} {'comm':>9} {'hidden':>7} {'even':>5} {'bound':>6} "
+          f"{'share':>6}")
     for row in rows:
         share = "" if row["share_of_bound"] is None else \
             f"{100 * row['share_of_bound']:5.0f}%"
         print(f"{row['name']:34} {row['chunks']:6} "
               f"{1e3 * row['step_s']:7.2f}ms {1e3 * row['compute_s']:7.2f}ms "
+              f"{1e3 * row['compute_in_chunks_s']:7.2f}ms "
               f"{1e3 * row['communication_s']:7.2f}ms "
-              f"{100 * row['hidden']:6.0f}% {100 * row['bound']:5.0f}% {share:>6}")
+              f"{100 * row['hidden']:6.0f}% {100 * row['even_bound']:4.0f}% "
+              f"{100 * row['bound']:5.0f}% {share:>6}")
 
 
 def print_clock(rows, error):
@@ -88,7 +94,8 @@ def main():
         if options.only in ("", "overlap"):
             rows = []
             for case in overlap_cases(options.quick):
-                rows += measure_overlap(programs, case, options.repeat)
+                rows += measure_overlap(programs, case, options.repeat,
+                                        options.calibrated)
             results["overlap"] = rows
             print_overlap(rows)
         why = links.missing()

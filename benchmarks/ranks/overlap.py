@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How much of the communication chunks hide, on the virtual clock."""
 
+import json
+
 from programs import least_seconds
 
 # A link on which nothing takes time.
@@ -64,16 +66,40 @@ def chunk_shares(case, schedule, degree):
     return [(size - 1) / outside / INTRA] + [1 / others] * others
 
 
-def hidden_bound(communication, compute, shares):
-    """The largest share of the communication that such chunks hide."""
+def hidden_bound(communication, compute, chunked, shares):
+    """The largest share of the communication that such chunks hide.
+
+    `compute` is the step without communication in one piece, `chunked` the same
+    step in chunks: products of few rows take longer, and nothing hides that.
+    """
     transfer = [communication / 2 * share for share in shares]
-    total = timeline(transfer, [compute / len(shares)] * len(shares), transfer)
+    total = timeline(transfer, [chunked / len(shares)] * len(shares), transfer)
     return 1 - (total - compute) / communication
 
 
-def measure_overlap(programs, case, repeat):
+def write_round_numbers(path):
+    """A calibration by which products take 10 us a row, and nothing else takes
+    time: what chunks hide is then the schedule's alone, and the same each time.
+    """
+    rows = {"call": 0, "rows": [1, 4096], "seconds": [1e-5, 4.096e-2]}
+    part = {"fixed": 0, "per_row": 0}
+    link = {"latency": 0, "overhead": 0, "seconds_per_byte": 1e-9}
+    parts = {"forward": rows, "backward": rows, "gate": part, "dispatch": part,
+             "combine": part, "intra": link, "inter": link}
+    with open(path, "w") as file:
+        json.dump({"format": "moira-calibration", "version": 1,
+                   "machine": "10 us a row", **parts,
+                   "errors": {name: {"mean": 0, "max": 0} for name in parts}},
+                  file)
+
+
+def measure_overlap(programs, case, repeat, calibrated=False):
     path = programs.layer(*case.sizes)
     nodes = case.ranks // case.per_node
+    clock = ["--clock", "virtual"]
+    if calibrated:
+        clock += ["--clock-calibration", programs.folder + "/calibration.json"]
+        write_round_numbers(clock[-1])
 
     def run(bandwidth, degree=1, schedule="equal"):
         links = (bandwidth * (INTRA if nodes > 1 else 1), 0), (bandwidth, 0)
@@ -81,8 +107,8 @@ def measure_overlap(programs, case, repeat):
         return least_seconds(programs.run(path, [
             "--ranks", str(case.ranks), "--ranks-per-node", str(case.per_node),
             "--tokens", str(case.tokens), "--degree", str(degree), "--schedule",
-            schedule, "--clock", "virtual", "--topology", topology, "--repeat",
-            str(repeat)]))
+            schedule, *clock, "--topology", topology, "--repeat",
+            str(1 if calibrated else repeat)]))
 
     # A link on which communication takes the wanted share of compute: its time
     # is proportional to the inverse of the bandwidth.
@@ -91,23 +117,31 @@ def measure_overlap(programs, case, repeat):
     link = trial * (run(trial) - compute) / (case.share * compute)
     plans = [("equal", 1), ("equal", 2), ("equal", 4), ("equal", 8),
              ("groups", 1)]
-    steps = {}
+    steps, free = {}, {}
     # In turns, so that a disturbance does not meet one plan alone.
-    for _ in range(ROUNDS):
-        compute = min(compute, run(FREE))
+    for _ in range(1 if calibrated else ROUNDS):
         for plan in plans:
-            steps[plan] = min(steps.get(plan, 1e9), run(link, plan[1], plan[0]))
+            for times, bandwidth in ((free, FREE), (steps, link)):
+                times[plan] = min(times.get(plan, 1e9),
+                                  run(bandwidth, plan[1], plan[0]))
+    return describe_all(case, plans, steps, free)
+
+
+def describe_all(case, plans, steps, free):
+    compute = free["equal", 1]
     communication = steps["equal", 1] - compute
-    return [describe(case, plan, steps[plan], compute, communication)
-            for plan in plans]
+    return [describe(case, plan, steps[plan], compute, free[plan],
+                     communication) for plan in plans]
 
 
-def describe(case, plan, step, compute, communication):
+def describe(case, plan, step, compute, chunked, communication):
     shares = chunk_shares(case, *plan)
-    bound = hidden_bound(communication, compute, shares)
+    bound = hidden_bound(communication, compute, chunked, shares)
     hidden = 1 - (step - compute) / communication
     return {"name": f"{case.name}/{plan[0]}", "schedule": plan[0],
             "chunks": len(shares), "ranks": case.ranks, "step_s": step,
-            "compute_s": compute, "communication_s": communication,
-            "hidden": hidden, "bound": bound,
+            "compute_s": compute, "compute_in_chunks_s": chunked,
+            "communication_s": communication, "hidden": hidden,
+            "even_bound": hidden_bound(communication, compute, compute, shares),
+            "bound": bound,
             "share_of_bound": hidden / bound if bound > 0.01 else None}

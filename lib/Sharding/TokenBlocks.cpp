@@ -3,6 +3,7 @@
 
 #include "Collectives.h"
 
+#include "moira/Dialect/MoE/Utils/BlockChoice.h"
 #include "moira/Dialect/MoE/Utils/Entry.h"
 #include "moira/Sharding/Passes.h"
 #include "moira/Sharding/TokenParallel.h"
@@ -32,36 +33,124 @@ static Value createLargestBlock(OpBuilder &builder, Location loc,
   return extractIndex(builder, loc, maxOverRows(builder, loc, column));
 }
 
-/// `[E]`: for every expert the largest count of `ids` in a block.
-static Value createLargestCounts(OpBuilder &builder, Location loc, Value ids,
-                                 Value blocks, RankedTensorType type) {
-  auto idsType = cast<RankedTensorType>(ids.getType());
+namespace {
+/// The tokens of one block.
+struct TokenRange {
+  Value begin, size;
+
+  /// These rows of `all`.
+  Value extract(OpBuilder &b, Location loc, Value all) const {
+    Slice rows(b, all, *this);
+    return tensor::ExtractSliceOp::create(b, loc, all, rows.offsets, rows.sizes,
+                                          rows.strides);
+  }
+  /// `all` with these rows in place of its own.
+  Value insert(OpBuilder &b, Location loc, Value part, Value all) const {
+    Slice rows(b, all, *this);
+    return tensor::InsertSliceOp::create(b, loc, part, all, rows.offsets,
+                                         rows.sizes, rows.strides);
+  }
+
+private:
+  struct Slice {
+    Slice(OpBuilder &b, Value all, const TokenRange &range)
+        : offsets{range.begin}, sizes{range.size} {
+      auto type = cast<RankedTensorType>(all.getType());
+      for (int64_t size : type.getShape().drop_front()) {
+        offsets.push_back(b.getIndexAttr(0));
+        sizes.push_back(b.getIndexAttr(size));
+      }
+      strides.assign(type.getRank(), b.getIndexAttr(1));
+    }
+    SmallVector<OpFoldResult> offsets, sizes, strides;
+  };
+};
+
+/// Turns what the blocks before have given into what this one adds.
+using BlockStep =
+    function_ref<Value(OpBuilder &, Location, const TokenRange &, Value)>;
+} // namespace
+
+/// A loop over blocks that carries a value.
+static Value forEachBlock(OpBuilder &builder, Location loc, Value blocks,
+                          Value init, BlockStep step) {
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   Value one = arith::ConstantIndexOp::create(builder, loc, 1);
   Value end = tensor::DimOp::create(builder, loc, blocks, 0);
-  Value none =
-      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
   auto body = [&](OpBuilder &b, Location nestedLoc, Value block,
                   ValueRange carried) {
     Value size = arith::IndexCastOp::create(
         b, nestedLoc, b.getIndexType(),
         tensor::ExtractOp::create(b, nestedLoc, blocks, ValueRange{block}));
-    SmallVector<OpFoldResult> offsets{carried[0], b.getIndexAttr(0)};
-    SmallVector<OpFoldResult> sizes{size,
-                                    b.getIndexAttr(idsType.getDimSize(1))};
-    SmallVector<OpFoldResult> strides(2, b.getIndexAttr(1));
-    Value slice = tensor::ExtractSliceOp::create(b, nestedLoc, ids, offsets,
-                                                 sizes, strides);
+    Value result = step(b, nestedLoc, TokenRange{carried[0], size}, carried[1]);
+    Value next = arith::AddIOp::create(b, nestedLoc, carried[0], size);
+    scf::YieldOp::create(b, nestedLoc, ValueRange{next, result});
+  };
+  return scf::ForOp::create(builder, loc, zero, end, one,
+                            ValueRange{zero, init}, body)
+      .getResult(1);
+}
+
+/// `[E]`: for every expert the largest count of `ids` in a block.
+static Value createLargestCounts(OpBuilder &builder, Location loc, Value ids,
+                                 Value blocks, RankedTensorType type) {
+  Value none =
+      arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
+  auto larger = [&](OpBuilder &b, Location nestedLoc, const TokenRange &range,
+                    Value most) -> Value {
+    Value slice = range.extract(b, nestedLoc, ids);
     Value counts = CountOp::create(b, nestedLoc, TypeRange(type), slice,
                                    /*outs=*/ValueRange())
                        ->getResult(0);
-    Value larger = arith::MaxSIOp::create(b, nestedLoc, carried[1], counts);
-    Value next = arith::AddIOp::create(b, nestedLoc, carried[0], size);
-    scf::YieldOp::create(b, nestedLoc, ValueRange{next, larger});
+    return arith::MaxSIOp::create(b, nestedLoc, most, counts);
   };
-  return scf::ForOp::create(builder, loc, zero, end, one,
-                            ValueRange{zero, none}, body)
-      .getResult(1);
+  return forEachBlock(builder, loc, blocks, none, larger);
+}
+
+/// Experts that choose their tokens do so in each block. The weights are those
+/// of the ids, token by token, whoever chose them (docs/routing.md).
+static void chooseByBlock(OpBuilder &builder, GateOp op, Value blocks) {
+  Location loc = op.getLoc();
+  NamedAttribute mark =
+      builder.getNamedAttr(kBlockChoiceAttrName, builder.getUnitAttr());
+  auto idsType = cast<RankedTensorType>(op->getResult(0).getType());
+  Value tokens = tensor::DimOp::create(builder, loc, op.getLogits(), 0);
+  Value init = tensor::EmptyOp::create(
+      builder, loc,
+      SmallVector<OpFoldResult>{tokens,
+                                builder.getIndexAttr(idsType.getDimSize(1))},
+      idsType.getElementType());
+  auto choose = [&](OpBuilder &b, Location nestedLoc, const TokenRange &range,
+                    Value ids) -> Value {
+    IRMapping rows;
+    for (Value value : {Value(op.getLogits()), Value(op.getMask())})
+      if (value)
+        rows.map(value, range.extract(b, nestedLoc, value));
+    auto gate = cast<GateOp>(b.clone(*op, rows));
+    for (Value result : gate->getResults()) {
+      auto type = cast<RankedTensorType>(result.getType());
+      result.setType(RankedTensorType::get(
+          {ShapedType::kDynamic, type.getDimSize(1)}, type.getElementType()));
+    }
+    gate->setAttr(mark.getName(), mark.getValue());
+    return range.insert(b, nestedLoc, gate->getResult(0), ids);
+  };
+  Value ids = forEachBlock(builder, loc, blocks, init, choose);
+  if (ids.getType() != idsType)
+    ids = tensor::CastOp::create(builder, loc, idsType, ids);
+  RouterAttr router = op.getRouter();
+  auto weights = GateOp::create(
+      builder, loc, op->getResult(0).getType(), op->getResult(1).getType(),
+      op.getLogits(),
+      RouterAttr::get(builder.getContext(), router.getScore(),
+                      router.getAfterTopK(), router.getGroups(),
+                      router.getKeep(), router.getGroupScore(),
+                      router.getNormalize(), router.getEps(), router.getScale(),
+                      /*expertChoice=*/false));
+  weights.getReplayMutable().assign(ids);
+  weights->setAttr(mark.getName(), mark.getValue());
+  op->replaceAllUsesWith(weights->getResults());
+  op->erase();
 }
 
 namespace {
@@ -139,6 +228,11 @@ LogicalResult TokenBlocks::addBlocks(func::FuncOp function) {
     return countRows(builder, op->getLoc(), blocks, tokens.get(value).rows);
   };
   WalkResult result = function.walk([&](Operation *op) {
+    if (auto gate = dyn_cast<GateOp>(op);
+        gate && gate.getRouter().getExpertChoice()) {
+      chooseByBlock(builder, gate, rowsOf(op, gate.getLogits()));
+      return WalkResult::skip();
+    }
     if (auto assign = dyn_cast<AssignOp>(op); assign && !assign.getBlocks())
       assign.getBlocksMutable().assign(rowsOf(op, assign.getIds()));
     if (auto loss = dyn_cast<LossOp>(op);

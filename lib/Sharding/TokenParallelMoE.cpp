@@ -14,8 +14,6 @@ LogicalResult TokenAnalysis::visitMoE(Operation &op) {
     return RankDistribution{RankDistribution::Tokens, 0, get(like).rows};
   };
   if (auto gate = dyn_cast<GateOp>(op)) {
-    if (gate.getRouter().getExpertChoice())
-      return mixes(op, "experts that choose among all tokens");
     for (auto [value, name] :
          {std::pair<Value, StringRef>{gate.getLogits(), "logits"},
           {gate.getMask(), "mask"},
@@ -30,7 +28,8 @@ LogicalResult TokenAnalysis::visitMoE(Operation &op) {
       if (failed(expectReplicated(op, value, name)))
         return failure();
     set(op, tokens(gate.getLogits()));
-    return success();
+    // Experts choose among the tokens of a rank, its token block.
+    return expectSameCapacity(op, gate.getCapacity());
   }
   if (auto count = dyn_cast<CountOp>(op)) {
     setLocal(op);
@@ -87,6 +86,14 @@ LogicalResult TokenAnalysis::visitMoE(Operation &op) {
   return op.emitOpError("expected an op of a program that is not sharded yet");
 }
 
+LogicalResult TokenAnalysis::expectSameCapacity(Operation &op, Value capacity) {
+  if (!capacity || isReplicated(capacity))
+    return success();
+  return op.emitOpError("expected the same capacity on all ranks, got a value "
+                        "of one rank's tokens; moe.capacity takes the maximum "
+                        "over ranks");
+}
+
 LogicalResult TokenAnalysis::visitAssign(AssignOp op) {
   setLocal(*op);
   known[op->getResult(0)] = {RankDistribution::Tokens, 0,
@@ -95,11 +102,7 @@ LogicalResult TokenAnalysis::visitAssign(AssignOp op) {
       failed(expectTokens(*op, op.getPriority(), "priority")) ||
       failed(expectTokens(*op, op.getBlocks(), "blocks")))
     return failure();
-  if (!op.getCapacity() || isReplicated(op.getCapacity()))
-    return success();
-  return op.emitOpError("expected the same capacity on all ranks, got a value "
-                        "of one rank's tokens; moe.capacity takes the maximum "
-                        "over ranks");
+  return expectSameCapacity(*op, op.getCapacity());
 }
 
 LogicalResult TokenAnalysis::visitFor(scf::ForOp op) {

@@ -7,22 +7,12 @@
 #define MOIRA_RUNTIME_COLLECTIVE_EXCHANGELAYOUT_H
 
 #include "collective/Placement.h"
+#include "collective/RankGroups.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace moira::runtime {
-
-/// Ranks, and the groups of neighbours among them: ranks [i * groupSize,
-/// (i + 1) * groupSize) are group i, the last may be smaller.
-struct RankGroups {
-  int rank = 0;
-  int ranks = 1;
-  int groupSize = 1;
-
-  int count() const { return (ranks + groupSize - 1) / groupSize; }
-  int groupOf(int r) const { return r / groupSize; }
-};
 
 struct RowRange {
   int64_t begin = 0;

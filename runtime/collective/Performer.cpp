@@ -11,7 +11,7 @@ Status Performer::exchange(const Request &request, Carrier &carrier) {
   MOIRA_RETURN_IF_ERROR(
       placement.set(exchange.placement, request.plan, members.size()));
   MOIRA_RETURN_IF_ERROR(layout.set(exchange, placement, members.groups()));
-  rowPieces(exchange, layout, members.rank, members.size(), pieces);
+  rowPieces(exchange, layout, members.groups(), pieces);
   TrafficTag tag;
   tag.kind = exchange.direction == MOIRA_TO_EXPERTS ? TrafficKind::RowsToExperts
                                                     : TrafficKind::RowsToTokens;
@@ -31,7 +31,8 @@ Status Performer::gatherWeights(const Request &request, Carrier &carrier) {
   const moira_gather &gather = request.gather;
   MOIRA_RETURN_IF_ERROR(
       placement.set(gather.placement, request.plan, members.size()));
-  MOIRA_RETURN_IF_ERROR(weightPieces(gather, placement, members.rank, pieces));
+  MOIRA_RETURN_IF_ERROR(
+      weightPieces(gather, placement, members.groups(), pieces));
   linear.begin(members.rank, pieces);
   return carrier.run(linear, members,
                      {TrafficKind::Weights, gather.layer, gather.parameter});
@@ -46,7 +47,7 @@ Status Performer::reduceWeights(const Request &request, Carrier &carrier) {
         lasting.set(reduce.placement, request.lasting, members.size()));
   MOIRA_RETURN_IF_ERROR(reducing.begin(reduce, placement,
                                        request.lasting ? &lasting : nullptr,
-                                       members.rank, stagingBytes));
+                                       members.groups(), stagingBytes));
   return carrier.run(reducing, members,
                      {TrafficKind::Gradients, reduce.layer, reduce.parameter});
 }

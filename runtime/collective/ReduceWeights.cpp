@@ -75,7 +75,7 @@ void ReduceWeights::plan() {
   }
   firstTerm.push_back(static_cast<int>(terms.size()));
   for (int d = 1; d < placement->ranks(); ++d) {
-    int to = (rank + d) % placement->ranks();
+    int to = groups.peer(rank, d);
     for (int slot = 0; slot < placement->slots(); ++slot)
       if (isFirst(*owners, to, slot))
         forTerms(owners->unit(to, slot), [&](int from, int64_t part) {
@@ -87,15 +87,16 @@ void ReduceWeights::plan() {
 
 Status ReduceWeights::begin(const moira_reduce &reduce,
                             const Placement &newPlacement,
-                            const Placement *lasting, int newRank,
-                            int64_t stagingBytes) {
+                            const Placement *lasting,
+                            const RankGroups &newGroups, int64_t stagingBytes) {
   MOIRA_RETURN_IF_ERROR(checkReducible(reduce.dtype));
   if (reduce.count < 0)
     return Status(MOIRA_INVALID_ARGUMENT,
                   concat("expected 0 or more elements, got ", reduce.count));
   placement = &newPlacement;
   owners = lasting ? lasting : placement;
-  rank = newRank;
+  groups = newGroups;
+  rank = groups.rank;
   copies = reduce.placement.copies;
   replicated = reduce.replicated != 0;
   whole = static_cast<const char *>(reduce.whole);

@@ -8,6 +8,7 @@
 
 #include "collective/Collective.h"
 #include "collective/Placement.h"
+#include "collective/RankGroups.h"
 #include "collective/Reduction.h"
 
 namespace moira::runtime {
@@ -19,10 +20,12 @@ class ReduceWeights final : public Collective {
 public:
   /// `placement` is set for reduce.placement and stays as it is to the end.
   /// With `lasting` only slots that hold their unit there too get a sum, the
-  /// rest of them, which hold it for a step, zeros. About `stagingBytes` are
+  /// rest of them, which hold it for a step, zeros. `groups` are those ranks,
+  /// seen from this one. About `stagingBytes` are
   /// held beside the caller's memory; equal on all ranks.
   Status begin(const moira_reduce &reduce, const Placement &placement,
-               const Placement *lasting, int rank, int64_t stagingBytes);
+               const Placement *lasting, const RankGroups &groups,
+               int64_t stagingBytes);
   bool next(Batch &batch) override;
 
 private:
@@ -43,6 +46,7 @@ private:
 
   /// Who has parts, and who gets sums.
   const Placement *placement = nullptr, *owners = nullptr;
+  RankGroups groups;
   int rank = 0;
   int copies = 0;
   bool replicated = false;

@@ -11,8 +11,8 @@ using namespace moira::runtime;
 //===----------------------------------------------------------------------===//
 
 void moira::runtime::rowPieces(const moira_exchange &exchange,
-                               const ExchangeLayout &layout, int rank,
-                               int ranks, Pieces &pieces) {
+                               const ExchangeLayout &layout,
+                               const RankGroups &groups, Pieces &pieces) {
   pieces.clear();
   bool toTokens = exchange.direction == MOIRA_TO_TOKENS;
   std::vector<Message> &ofHome = toTokens ? pieces.receives : pieces.sends;
@@ -25,8 +25,8 @@ void moira::runtime::rowPieces(const moira_exchange &exchange,
           {peer, static_cast<char *>(memory) + range.begin * exchange.row_bytes,
            bytes});
   };
-  for (int d = 0; d < ranks; ++d) {
-    int peer = (rank + d) % ranks;
+  for (int d = 0; d < groups.ranks; ++d) {
+    int peer = groups.peer(groups.rank, d);
     for (int slot = 0; slot < layout.slots(); ++slot) {
       add(ofHome, peer, exchange.home, layout.home(peer, slot));
       add(ofAway, peer, exchange.away, layout.away(slot, peer));
@@ -99,8 +99,9 @@ private:
 } // namespace
 
 Status moira::runtime::weightPieces(const moira_gather &gather,
-                                    const Placement &placement, int rank,
-                                    Pieces &pieces) {
+                                    const Placement &placement,
+                                    const RankGroups &groups, Pieces &pieces) {
+  const int rank = groups.rank;
   pieces.clear();
   if (gather.bytes < 0)
     return Status(
@@ -115,8 +116,8 @@ Status moira::runtime::weightPieces(const moira_gather &gather,
   needs.of(rank, [&](const Part &part) {
     pieces.receives.push_back({part.from.rank, whole + part.to * bytes, bytes});
   });
-  for (int d = 0; d < placement.ranks(); ++d) {
-    int peer = (rank + d) % placement.ranks();
+  for (int d = 0; d < groups.ranks; ++d) {
+    int peer = groups.peer(rank, d);
     needs.of(peer, [&](const Part &part) {
       if (part.from.rank == rank)
         pieces.sends.push_back({peer, local + part.from.slot * bytes, bytes});

@@ -11,10 +11,10 @@
 
 namespace moira::runtime {
 
-/// What `rank` sends and receives in an exchange of which `layout` is set. To
-/// the next rank first, so that not all begin with the same one.
+/// What groups.rank sends and receives in an exchange of which `layout` is set,
+/// in the order of RankGroups::peer, so that not all begin with the same rank.
 void rowPieces(const moira_exchange &exchange, const ExchangeLayout &layout,
-               int rank, int ranks, Pieces &pieces);
+               const RankGroups &groups, Pieces &pieces);
 
 /// The sizes of an exchange between any two ranks.
 class RowFlows final : public Flows {
@@ -35,10 +35,9 @@ private:
   bool toTokens = false;
 };
 
-/// What `rank` sends and receives in a gather of weights. `placement` is set
-/// for gather.placement.
+/// The same of a gather of weights. `placement` is set for gather.placement.
 Status weightPieces(const moira_gather &gather, const Placement &placement,
-                    int rank, Pieces &pieces);
+                    const RankGroups &groups, Pieces &pieces);
 
 } // namespace moira::runtime
 

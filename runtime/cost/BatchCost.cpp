@@ -9,6 +9,8 @@ using namespace moira;
 using namespace moira::runtime;
 
 BatchCost::BatchCost(const Topology &topology) : ranks(topology.ranks()) {
+  const int node = topology.ranksPerNode();
+  groups = {0, ranks, node > 0 && node < ranks ? node : 1};
   for (const Link &link : topology.links())
     wires.push_back({link.overhead, 1 / link.bandwidth});
   free.resize(wires.size());
@@ -46,7 +48,7 @@ void BatchCost::set(const Flow *flows, bool back, BatchFlows &batch) const {
   for (int p = 0; p < ranks; ++p) {
     double turn = 0;
     for (int distance = 1; distance < ranks; ++distance) {
-      int q = p + distance < ranks ? p + distance : p + distance - ranks;
+      int q = groups.peer(p, distance);
       const Flow &flow = flows[back ? q * ranks + p : p * ranks + q];
       if (!(flow.amount > 0))
         continue;

@@ -7,6 +7,7 @@
 #ifndef MOIRA_RUNTIME_COST_BATCHCOST_H
 #define MOIRA_RUNTIME_COST_BATCHCOST_H
 
+#include "collective/RankGroups.h"
 #include "cost/Topology.h"
 
 #include <vector>
@@ -48,7 +49,7 @@ public:
   /// Makes room, so that `set` allocates nothing.
   void reserve(BatchFlows &batch) const;
   /// Takes flows[from, to], or with `back` [to, from]. A rank's messages stand
-  /// as the runtime sends them: to the next rank first.
+  /// in the order of RankGroups::peer, as the runtime sends them.
   void set(const Flow *flows, bool back, BatchFlows &batch) const;
   /// In amounts of `unitBytes`; with 0 of them only latency and overhead count.
   /// Lane p begins at ends[p], which become the ends; without messages it keeps
@@ -81,6 +82,7 @@ private:
     }
   };
   int ranks;
+  RankGroups groups;
   std::vector<Way> ways; ///< [ranks, ranks]
   std::vector<int> pathLinks;
   std::vector<Wire> wires;

@@ -76,12 +76,13 @@ Status LayerSimulator::exchangeRounds(const LayerPlan &plan,
                                       int64_t chunk, int64_t rowBytes,
                                       std::vector<MessageRound> &rounds) {
   int ranks = shape.ranks;
+  const RankGroups groups = groupsOf(0);
   rounds.assign(1, {});
   pairs.assign(size_t(ranks) * ranks, 0);
   for (int rank = 0; rank < ranks; ++rank) {
     MOIRA_RETURN_IF_ERROR(layout(plan, counts, rank, direction, chunk));
     for (int d = 0; d < ranks; ++d) {
-      int peer = (rank + d) % ranks;
+      int peer = groups.peer(rank, d);
       for (int slot = 0; slot < shape.slots; ++slot) {
         const RowRange &range = direction == MOIRA_TO_TOKENS
                                     ? rows.away(slot, peer)
@@ -158,6 +159,7 @@ void LayerSimulator::weightRounds(const LayerPlan &plan,
                                   const WeightShape &weight, bool reduce,
                                   std::vector<MessageRound> &rounds) const {
   int ranks = shape.ranks, shards = shape.shards;
+  const RankGroups groups = groupsOf(0);
   int64_t bytes = reduce ? weight.gradientBytes : weight.bytes;
   // What each rank needs, and from whom (weightPieces).
   std::vector<std::vector<int>> from(ranks);
@@ -186,7 +188,7 @@ void LayerSimulator::weightRounds(const LayerPlan &plan,
   rounds.assign(1, {});
   for (int rank = 0; rank < ranks; ++rank)
     for (int d = 0; d < ranks; ++d) {
-      int peer = (rank + d) % ranks;
+      int peer = groups.peer(rank, d);
       // A gather is sent by the holder, a gradient by who needed the weight.
       for (int holder : from[reduce ? rank : peer])
         if (holder == (reduce ? peer : rank))
@@ -331,7 +333,7 @@ Status LayerSimulator::pass(const LayerPlan &plan, const int32_t *counts,
         for (int d = 1; d < ranks; ++d)
           for (const Place &place : shadowed)
             for (int64_t j = 0; j < parts; ++j)
-              if (place.rank == (rank + d) % ranks)
+              if (place.rank == groupsOf(rank).peer(rank, d))
                 add(rounds[0], rank, place.rank, weight.gradientBytes);
       carry(rounds, queue);
     }

@@ -59,6 +59,7 @@ RUNTIME_ROOMS = {
     # Of ranks the model knows the integers: who holds and who gets what.
     "cost": ["base/", "cost/", "statistics/", "io/Npy.h",
              "collective/Placement.h", "collective/ExchangeLayout.h",
+             "collective/RankGroups.h",
              "moira/abi.h"],
     "placement": ["base/", "cost/", "placement/", "collective/Placement.h",
                   "moira/abi.h"],

@@ -419,8 +419,10 @@ func.func @static_tokens(%logits: tensor<16x4xf32>) -> tensor<16x2xf32> {
 
 shard.grid @ranks(shape = 2)
 
-func.func @expert_choice(%logits: tensor<?x4xf32>, %c: index) -> tensor<?x4xf32> {
-  // expected-error @+1 {{'moe.gate' op expected an op that treats tokens independently, got experts that choose among all tokens}}
+func.func @expert_choice(%logits: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c = tensor.dim %logits, %c0 : tensor<?x4xf32>
+  // expected-error @+1 {{'moe.gate' op expected the same capacity on all ranks, got a value of one rank's tokens; moe.capacity takes the maximum over ranks}}
   %ids, %w = moe.gate %logits router<expert_choice> capacity(%c) : tensor<?x4xf32> -> tensor<?x4xi32>, tensor<?x4xf32>
   return %w : tensor<?x4xf32>
 }

@@ -1,9 +1,12 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+#include "collective/RankGroups.h"
 #include "cost/LinkSchedule.h"
 
 #include <gtest/gtest.h>
+
+#include <set>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -111,6 +114,49 @@ TEST(LinkSchedule, EvenExchangeEndsAtTheBound) {
       end = std::max(end, message.end);
     EXPECT_NEAR(end, 3 + topology.boundSeconds(everyPair(ranks, 50)), 1e-9);
   }
+}
+
+static int64_t pairsWithDistance(const RankGroups &groups, int d) {
+  std::set<int> peers;
+  for (int r = 0; r < groups.ranks; ++r)
+    peers.insert(groups.peer(r, d));
+  return static_cast<int64_t>(peers.size());
+}
+
+TEST(RankGroups, TurnsAreOneToOne) {
+  for (int ranks : {1, 2, 3, 6, 8, 12, 512})
+    for (int size : {1, 2, 3, 4, 8}) {
+      RankGroups groups{0, ranks, size};
+      std::set<int> peers;
+      for (int d = 0; d < ranks; ++d) {
+        EXPECT_EQ(pairsWithDistance(groups, d), ranks) << ranks << ' ' << size;
+        peers.insert(groups.peer(ranks / 2, d));
+      }
+      EXPECT_EQ(peers.size(), size_t(ranks)) << ranks << ' ' << size;
+      EXPECT_EQ(groups.peer(ranks / 2, 0), ranks / 2);
+    }
+}
+
+/// What goes from each group to the next one alone is even too: nobody waits
+/// for a neighbour. Counted from the rank's own number, all of a group would
+/// begin with one rank, and end after 7 messages in place of 4.
+TEST(LinkSchedule, ExchangeBetweenGroupsEndsAtTheBound) {
+  const int ranks = 16, size = 4;
+  RankGroups groups{0, ranks, size};
+  Topology topology = Topology::uniform(ranks, 100, 0);
+  std::vector<TimedMessage> messages;
+  for (int p = 0; p < ranks; ++p) {
+    int turn = 0;
+    for (int d = 0; d < ranks; ++d) {
+      int q = groups.peer(p, d);
+      if (groups.groupOf(q) == (groups.groupOf(p) + 1) % groups.count())
+        messages.push_back({p, q, 50, turn++, 0, 0});
+    }
+    EXPECT_EQ(turn, size);
+  }
+  LinkSchedule(topology).place(std::vector<double>(ranks, 3), messages);
+  for (const TimedMessage &message : messages)
+    EXPECT_NEAR(message.end, 3 + 0.5 * (message.turn + 1), 1e-9);
 }
 
 TEST(LinkSchedule, LateRanksDelayOnlyTheirs) {

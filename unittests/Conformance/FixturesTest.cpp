@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <unistd.h>
 
 using namespace moira;
 using namespace moira::conformance;
@@ -59,8 +60,8 @@ std::string Fixtures::program() const {
   const Fixture &fixture = GetParam();
   if (fixture.folder == "switch")
     return readText(MOIRA_SOURCE_DIR "/examples/switch-base-8/tiny.mlir");
-  std::string output =
-      testing::TempDir() + "moira-fixture-" + fixture.folder + ".mlir";
+  std::string output = testing::TempDir() + "moira-fixture-" + fixture.folder +
+                       "-" + std::to_string(getpid()) + ".mlir";
   std::string command =
       concat("'", MOIRA_IMPORT_TOOL, "' '", fixture.path("checkpoint"),
              "' --layer ", fixture.layer, " -o '", output, "'");

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <unistd.h>
 
 using namespace moira;
 using namespace moira::conformance;
@@ -66,8 +67,9 @@ std::string GradientFixtures::program() const {
   const GradientFixture &fixture = GetParam();
   if (fixture.folder == "switch")
     return readText(MOIRA_SOURCE_DIR "/examples/switch-base-8/tiny.mlir");
-  std::string output =
-      testing::TempDir() + "moira-gradients-" + fixture.folder + ".mlir";
+  std::string output = testing::TempDir() + "moira-gradients-" +
+                       fixture.folder + "-" + std::to_string(getpid()) +
+                       ".mlir";
   std::string command = "'" MOIRA_IMPORT_TOOL "' '" +
                         fixture.path("checkpoint") + "' --layer " +
                         std::to_string(fixture.layer) + " -o '" + output + "'";

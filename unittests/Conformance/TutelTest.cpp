@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <unistd.h>
 
 using namespace moira;
 using namespace moira::conformance;
@@ -61,7 +62,8 @@ TEST_P(Tutel, LossesAgree) {
   const TutelCase &test = GetParam();
   if (test.isLarge && !std::getenv("MOIRA_TEST_LARGE"))
     GTEST_SKIP() << "takes minutes; scripts/check-all sets MOIRA_TEST_LARGE";
-  std::string folder = testing::TempDir() + "moira-tutel-" + test.name;
+  std::string folder = testing::TempDir() + "moira-tutel-" + test.name + "-" +
+                       std::to_string(getpid());
   std::string command = "mkdir -p '" + folder +
                         "' && '" MOIRA_PYTHON "' '" MOIRA_SOURCE_DIR
                         "/test/fixtures/tutel/recipe.py' '" +
@@ -82,6 +84,7 @@ TEST_P(Tutel, LossesAgree) {
     train<float>(**session, *x, DataType::F32, test);
   for (const char *file : {"/layer.mlir", "/weights.safetensors", "/x.npy"})
     std::remove((folder + file).c_str());
+  std::remove(folder.c_str());
 }
 
 // The inputs are those of PyTorch to 24 bits (recipe.py), hence the tolerance

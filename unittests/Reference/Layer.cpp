@@ -51,10 +51,39 @@ static Reals runExpert(const Layer &layer, const LayerInputs &in, int64_t e,
   return y;
 }
 
+static void copyRows(const Reals &from, int64_t begin, Reals &to) {
+  std::copy(from.data.begin(), from.data.end(),
+            to.data.begin() + begin * to.cols);
+}
+
+/// Experts that choose their tokens do so in each block.
+static GateResult chooseByBlock(const Layer &layer, const GateInputs &in) {
+  int64_t T = in.logits.rows, E = in.logits.cols, begin = 0;
+  GateResult out{Ids(T, E, -1), Reals(T, E), Reals(T, E)};
+  for (int32_t size : layer.blocks) {
+    GateInputs block = in;
+    block.logits = Reals(size, E);
+    auto first = in.logits.data.begin() + begin * E;
+    std::copy(first, first + size * E, block.logits.data.begin());
+    if (!in.mask.empty())
+      block.mask.assign(in.mask.begin() + begin,
+                        in.mask.begin() + begin + size);
+    GateResult part = gate(layer.router, block);
+    std::copy(part.ids.data.begin(), part.ids.data.end(),
+              out.ids.data.begin() + begin * E);
+    copyRows(part.weights, begin, out.weights);
+    copyRows(part.scores, begin, out.scores);
+    begin += size;
+  }
+  return out;
+}
+
 LayerResult evaluate(const Layer &layer, const LayerInputs &in) {
   LayerResult out;
   int64_t T = in.x.rows;
-  out.gate = gate(layer.router, in.gate);
+  out.gate = layer.router.expertChoice && !layer.blocks.empty()
+                 ? chooseByBlock(layer, in.gate)
+                 : gate(layer.router, in.gate);
   out.counts = count(out.gate.ids, layer.experts);
 
   std::optional<Capacity> rule = layer.capacity;

@@ -108,6 +108,7 @@ public:
 
 private:
   void printGate();
+  void printBlockGates();
   void printCapacity();
   void printAssign();
   void printExpert();
@@ -192,6 +193,8 @@ void Printer::printGate() {
        << score << "\n";
   if (layer.router.expertChoice)
     os << "  %take = arith.constant " << g.expertRows << " : index\n";
+  if (layer.router.expertChoice && !layer.blocks.empty())
+    return printBlockGates();
   os << "  %ids, %weights = moe.gate %logits " << router() << "\n     ";
   if (!g.bias.empty())
     os << " bias(%bias : " << perExpert(score) << ")";
@@ -211,6 +214,51 @@ void Printer::printGate() {
      << matrix(choices, "i32") << ", " << matrix(choices, score) << "\n"
      << "  %counts = moe.count %ids : " << matrix(choices, "i32") << " -> "
      << perExpert("i32") << "\n";
+}
+
+/// A gate for each block's tokens, whose results are put one after the other.
+void Printer::printBlockGates() {
+  const GateInputs &g = in.gate;
+  const std::string idsType = matrix(choices, "i32"),
+                    weightsType = matrix(choices, score);
+  os << "  %all = tensor.dim %logits, %c0 : " << matrix(experts, score) << "\n"
+     << "  %ids0 = tensor.empty(%all) : " << idsType << "\n"
+     << "  %weights0 = tensor.empty(%all) : " << weightsType << "\n";
+  int64_t begin = 0;
+  size_t count = layer.blocks.size();
+  for (size_t b = 0; b < count; begin += layer.blocks[b++]) {
+    auto sized = [&](const std::string &type) {
+      std::string fixed = type;
+      return fixed.replace(fixed.find('?'), 1, std::to_string(layer.blocks[b]));
+    };
+    std::string rows = "[" + std::to_string(begin) + ", 0] [" +
+                       std::to_string(layer.blocks[b]) + ", " + experts +
+                       "] [1, 1]";
+    std::string last = b + 1 == count ? "" : std::to_string(b + 1);
+    os << "  %logits_" << b << " = tensor.extract_slice %logits" << rows
+       << " : " << matrix(experts, score) << " to "
+       << sized(matrix(experts, score)) << "\n";
+    if (!g.mask.empty())
+      os << "  %mask_" << b << " = tensor.extract_slice %mask[" << begin
+         << "] [" << layer.blocks[b] << "] [1] : " << perToken("i1") << " to "
+         << sized(perToken("i1")) << "\n";
+    os << "  %ids_" << b << ", %weights_" << b << " = moe.gate %logits_" << b
+       << " " << router();
+    if (!g.bias.empty())
+      os << " bias(%bias : " << perExpert(score) << ")";
+    if (!g.mask.empty())
+      os << " mask(%mask_" << b << " : " << sized(perToken("i1")) << ")";
+    os << " capacity(%take)\n      : " << sized(matrix(experts, score))
+       << " -> " << sized(idsType) << ", " << sized(weightsType) << "\n"
+       << "  %ids" << last << " = tensor.insert_slice %ids_" << b
+       << " into %ids" << b << rows << " : " << sized(idsType) << " into "
+       << idsType << "\n"
+       << "  %weights" << last << " = tensor.insert_slice %weights_" << b
+       << " into %weights" << b << rows << " : " << sized(weightsType)
+       << " into " << weightsType << "\n";
+  }
+  os << "  %counts = moe.count %ids : " << idsType << " -> " << perExpert("i32")
+     << "\n";
 }
 
 void Printer::printCapacity() {

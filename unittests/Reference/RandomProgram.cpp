@@ -271,12 +271,6 @@ static RandomProgram drawProgram(Source &source, uint64_t seed,
       {DType::F32, DType::F32, DType::BF16, DType::F16, DType::F64});
   layer.router.wide = layer.rowType == DType::F64;
   drawRouter(source, layer);
-  // Experts that choose among all tokens are not sharded.
-  while (grid && layer.router.expertChoice) {
-    layer.router = Router();
-    layer.router.wide = layer.rowType == DType::F64;
-    drawRouter(source, layer);
-  }
   drawPlacement(source, layer, tokens);
   if (grid)
     layer.blocks = grid->tokens;

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <mutex>
 #include <set>
+#include <unistd.h>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -66,8 +67,10 @@ CommunicatorOptions twoNodes() {
   return options;
 }
 
-std::string fileOf(const char *name) {
-  return (std::filesystem::path(testing::TempDir()) / name).string();
+/// Of this process alone: another one may run the same test.
+std::string fileOf(const std::string &name) {
+  std::string own = name + '.' + std::to_string(getpid());
+  return (std::filesystem::path(testing::TempDir()) / own).string();
 }
 
 } // namespace

@@ -91,8 +91,10 @@ def TokenBlocksPass : Pass<"moe-token-blocks", "::mlir::ModuleOp"> {
     `tensor<Wxi32>` with the attribute `moe.blocks`, the number of tokens of each
     rank. `moe.assign` without blocks of its own takes them; `moe.capacity` reads
     the largest block in place of the number of tokens, and, for every expert, the
-    largest count of a block in place of its count. A dropless program gives the
-    same results as before, whatever the blocks.
+    largest count of a block in place of its count. `moe.gate` with
+    `expert_choice` becomes a loop in which experts choose among the tokens of a
+    block, and a gate that takes the weights of the ids. Any other dropless program
+    gives the same results as before, whatever the blocks.
 
     ```mlir
     func.func @main(%x: tensor<?x8xf32>, ...) -> tensor<?x8xf32> {

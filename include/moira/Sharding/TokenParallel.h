@@ -61,6 +61,7 @@ private:
   LogicalResult visit(Operation &op);
   LogicalResult visitMoE(Operation &op);
   LogicalResult visitAssign(AssignOp op);
+  LogicalResult expectSameCapacity(Operation &op, Value capacity);
   LogicalResult visitLinalg(linalg::LinalgOp op);
   LogicalResult visitSum(linalg::LinalgOp op);
   /// A number times or by a constant; false for all else.

@@ -3,6 +3,7 @@
 
 #include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Dialect/MoE/Utils/BlockChoice.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -20,6 +21,8 @@ struct NumberLayers : public moe::impl::NumberLayersPassBase<NumberLayers> {
     Builder b(&getContext());
     int64_t next = 0, current = -1;
     getOperation().walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (choosesInBlock(op))
+        return;
       if (isa<GateOp>(op)) {
         if (auto given = op->getAttrOfType<IntegerAttr>("layer"))
           current = given.getInt();

@@ -139,10 +139,11 @@ LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
   if (name == kBackwardAttrName || name == kResidualsAttrName)
     return verifyBackward(op, attribute);
   // Notes that passes leave for each other.
-  if (llvm::is_contained({"moe.abi", "moe.cost", "moe.costs",
-                          "moe.flops_per_token", "moe.kind", "moe.layers",
-                          "moe.numerics", "moe.ranks", "moe.routing",
-                          "moe.schedule", "moe.update", "moe.variant"},
+  if (llvm::is_contained({"moe.abi", "moe.block_choice", "moe.cost",
+                          "moe.costs", "moe.flops_per_token", "moe.kind",
+                          "moe.layers", "moe.numerics", "moe.ranks",
+                          "moe.routing", "moe.schedule", "moe.update",
+                          "moe.variant"},
                          name))
     return success();
   return op->emitOpError("expected no attribute '") << name << "' on an op";

@@ -3,6 +3,7 @@
 
 #include "moira/Dialect/MoE/Transforms/Passes.h"
 
+#include "moira/Dialect/MoE/Utils/BlockChoice.h"
 #include "moira/Dialect/MoE/Utils/Entry.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,6 +21,8 @@ using namespace mlir::moe;
 static LogicalResult collectGates(func::FuncOp function,
                                   SmallVectorImpl<GateOp> &gates) {
   WalkResult walked = function.walk([&](GateOp gate) {
+    if (choosesInBlock(gate))
+      return WalkResult::advance();
     if (gate->getParentOp() != function) {
       gate.emitOpError("expected to stand at the top level of '")
           << function.getSymName() << "', to expose its routing";
@@ -54,7 +57,7 @@ static LogicalResult exposeGates(func::FuncOp function, ArrayRef<GateOp> gates,
         return failure();
       terminator->insertOperands(position++, value);
     }
-    if (!replay || gate.getRouter().getExpertChoice())
+    if (!replay || gate.getRouter().getExpertChoice() || replaysBlocks(gate))
       continue;
     unsigned index = function.getNumArguments();
     if (failed(function.insertArgument(index, gate->getResult(0).getType(), {},
