@@ -56,9 +56,9 @@ struct SeenPlans {
 /// Steps of two layers over a real communicator, which itself refuses plans
 /// that differ. With `failing` a rank sometimes fails before it decides, and
 /// all drop that step: communicators of threads go on then.
-inline runtime::Status runAgreeing(runtime::Communicator &group, int steps,
-                                   const runtime::AdaptOptions &options,
-                                   bool failing, SeenPlans &seen) {
+inline Status runAgreeing(runtime::Communicator &group, int steps,
+                          const runtime::AdaptOptions &options, bool failing,
+                          SeenPlans &seen) {
   using namespace runtime;
   using P = AdaptiveProgram;
   const int rank = group.rank();
