@@ -35,18 +35,6 @@
 #kn = affine_map<(m, n, k) -> (k, n)>
 #km = affine_map<(m, n, k) -> (k, m)>
 #sums = affine_map<(m, n, k) -> (m, n)>
-func.func @gated(
-// CHECK-SAME: %[[X:.*]]: tensor<?x8xf32>, %[[DY:.*]]: tensor<?x8xf32>, %[[A:.*]]: tensor<?x16xf32>, %[[B:.*]]: tensor<?x16xf32>, %[[S:.*]]: tensor<2xi32>, %[[G:.*]]: tensor<2x16x8xf32>, %[[U:.*]]: tensor<2x16x8xf32>, %[[D:.*]]: tensor<2x8x16xf32>)
-// CHECK: %[[ROWS:.*]]:3 = moe.grouped_matmul rows(%[[DY]] {{.*}} weights(%[[D]] : tensor<2x8x16xf32>) kn elements(%[[A]], %[[B]] : {{.*}}) -> tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>
-// CHECK: %[[DX:.*]] = moe.grouped_matmul rows(%[[ROWS]]#1, %[[ROWS]]#2 : {{.*}}) groups(%[[S]] : tensor<2xi32>) weights(%[[G]], %[[U]] : tensor<2x16x8xf32>, tensor<2x16x8xf32>) kn chained -> tensor<?x8xf32>
-// CHECK: %[[DG:.*]] = moe.grouped_matmul rows(%[[ROWS]]#1, %[[X]] : {{.*}}) {{.*}} contraction -> tensor<2x16x8xf32>
-// CHECK: %[[DU:.*]] = moe.grouped_matmul rows(%[[ROWS]]#2, %[[X]] : {{.*}}) {{.*}} contraction -> tensor<2x16x8xf32>
-// CHECK: %[[DD:.*]] = moe.grouped_matmul rows(%[[DY]], %[[ROWS]]#0 : {{.*}}) {{.*}} contraction -> tensor<2x8x16xf32>
-// CHECK: %[[ONES:.*]] = linalg.fill ins(%{{.*}} : f32) outs(%{{.*}} : tensor<?x1xf32>)
-// CHECK: %[[DB:.*]] = moe.grouped_matmul rows(%[[ONES]], %[[ROWS]]#1 : {{.*}}) {{.*}} contraction -> tensor<2x1x16xf32>
-// CHECK: tensor.collapse_shape %[[DB]] {{\[\[}}0, 1], [2]] : tensor<2x1x16xf32> into tensor<2x16xf32>
-// CHECK-NOT: scf.for
-// CHECK: return %[[DX]], %[[DG]], %[[DU]], %[[DD]]
 func.func @gated(%x: tensor<?x8xf32>, %dy: tensor<?x8xf32>, %a: tensor<?x16xf32>, %b: tensor<?x16xf32>, %s: tensor<2xi32>, %g: tensor<2x16x8xf32>, %u: tensor<2x16x8xf32>, %d: tensor<2x8x16xf32>)
     -> (tensor<?x8xf32>, tensor<2x16x8xf32>, tensor<2x16x8xf32>, tensor<2x8x16xf32>, tensor<2x16xf32>) {
   %0:5 = moe.expert rows(%x, %dy, %a, %b : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x16xf32>, tensor<?x16xf32>) groups(%s : tensor<2xi32>)
