@@ -192,12 +192,11 @@ static llvm::Error addPredictions(const Manifest &manifest,
     llvm::json::Object &item = *(*grid.getArray("entries"))[i].getAsObject();
     llvm::json::Array &variants = *item.getArray("variants");
     for (auto [v, one] : llvm::enumerate(*predictions))
-      (*variants[v].getAsObject())["predicted"] =
-          llvm::json::Object{{"machine", calibration ? calibration->machine
-                                                     : "assumed"},
-                             {"rows", predictedRows},
-                             {"seconds", one.seconds},
-                             {"peak_bytes", one.peakBytes}};
+      (*variants[v].getAsObject())["predicted"] = llvm::json::Object{
+          {"machine", calibration ? calibration->machine : "assumed"},
+          {"rows", predictedRows},
+          {"seconds", one.seconds},
+          {"peak_bytes", one.peakBytes}};
   }
   return llvm::Error::success();
 }
