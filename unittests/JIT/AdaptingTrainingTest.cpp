@@ -69,10 +69,9 @@ static Layer compileShared() {
       llvm::MemoryBuffer::getFile(MOIRA_SOURCE_DIR "/examples/olmoe/tiny.mlir");
   EXPECT_TRUE(bool(text));
   std::string program = (*text)->getBuffer().str();
-  for (auto [from, to] :
-       {std::pair<std::string, std::string>("tensor<16x", "tensor<2x"),
-        {"x16x", "x2x"},
-        {"?x4x", "?x2x"}})
+  const std::pair<std::string, std::string> changes[] = {
+      {"tensor<16x", "tensor<2x"}, {"x16x", "x2x"}, {"?x4x", "?x2x"}};
+  for (const auto &[from, to] : changes)
     for (size_t at = program.find(from); at != std::string::npos;
          at = program.find(from, at + to.size()))
       program.replace(at, from.size(), to);
