@@ -66,12 +66,9 @@ Rebalancing::create(const EntrySpec &entry, const RankGroups &groups,
       return invalid("layer ", spec.index,
                      ": expected costs and experts that one rank holds whole, "
                      "got others");
-    Calibration calibration =
-        options.calibration ? *options.calibration : assumedCalibration(spec);
+    Calibration calibration = chooseCalibration(options.calibration, spec);
     Result<Topology> topology =
-        options.topology
-            ? Result<Topology>(*options.topology)
-            : describeNodes(calibration, groups.ranks, groups.groupSize);
+        chooseTopology(options.topology, calibration, groups);
     if (!topology.ok())
       return topology.status();
     Layer layer;
