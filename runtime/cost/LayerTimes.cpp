@@ -357,7 +357,7 @@ double LayerModel::pass(const LayerPlan &plan, bool backward,
   const Weights &weights = weightsOf(plan.copies);
   std::fill(queue.begin(), queue.end(), 0);
   std::fill(clock.begin(), clock.end(), 0);
-  if (!backward)
+  if (!backward && !layer.lateShadows)
     sendShadows(plan);
   if (!backward || layer.gathersAgain)
     for (int lane = 0; lane < lanes; ++lane)
@@ -369,6 +369,11 @@ double LayerModel::pass(const LayerPlan &plan, bool backward,
     synchronize(clock);
     for (int lane = 0; lane < lanes; ++lane)
       queue[lane] = clock[lane] += countsTime[lane];
+    if (layer.lateShadows) {
+      double begin = largest(queue);
+      sendShadows(plan);
+      sum.weights += largest(queue) - begin;
+    }
   }
   for (int lane = 0; lane < lanes; ++lane)
     clock[lane] += costs.dispatch.at(own[lane]);

@@ -52,7 +52,7 @@ struct Session::Impl {
     return status;
   }
   Status runStep(int entry, const std::vector<TensorView> &inputs,
-                 std::vector<ResultTensor> &results, const StepPlan &given);
+                 std::vector<ResultTensor> &results, StepPlan &given);
 
   // SessionMemory.cpp.
   Result<int64_t> workspace(int entry, int variant,
@@ -88,7 +88,7 @@ struct Session::Impl {
   const std::vector<double> &sumLayers(int entry);
   void noteEnd(int entry, const Status &status, int64_t number, bool more);
   void noteBackEnd(const Residuals &residuals);
-  void keepPlans(std::vector<LayerRun> &runs) const;
+  std::vector<LayerRun> ranWith(const StepPlan &given) const;
   std::vector<int32_t> lastingTable(int64_t layer) const;
   Status checkAdaptations(const LayerPlans &next) const;
   Status moveAdaptations();

@@ -128,7 +128,24 @@ assert "step 3: r=1 degree=3 (fixed)" in text, text
 text = run("--adapt=measured", "--lag=0", "--repeat=30", "--r=1", "--verify",
            f"--source={PROGRAM}", f"--statistics={FOLDER}/l.jsonl")
 assert "verify      passed" in text, text
-assert {variant for variant, _ in plans("l.jsonl").values()} == {"r1-equal"}
+assert plans("l.jsonl")[0][0] == "r1-equal", plans("l.jsonl")[0]
+# Shadows of the step's own counts, and their gradients.
+for way in ([], ["--grad"]):
+    done = execute("moira-run", PROGRAM, "--ranks=4", "--spare-slots=2",
+                   "--tokens=96", "--loads=rotating-hot", "--steps=12", *way,
+                   "--variants=r=1 schedule=equal", "--adapt=model", "--lag=0",
+                   f"--calibration={FOLDER}/shadowing.json", "--verify",
+                   f"--statistics={FOLDER}/w.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert "verify      passed" in done.stdout, done.stdout
+    rows = [row["layers"][0] for row in steps("w.jsonl").values()
+            if row["layers"][0].get("matrix")]
+    hot = [max(range(len(row["matrix"][0])),
+               key=lambda e: sum(rank[e] for rank in row["matrix"]))
+           for row in rows]
+    # The hottest expert is another one in each step.
+    assert len(set(hot)) > 2 and rows, hot
+    assert all(h in row["plan"]["shadows"] for h, row in zip(hot, rows)), rows
 run("--adapt=measured", "--deterministic", "--repeat=3")
 
 # Processes: what one rank decides, all decide.

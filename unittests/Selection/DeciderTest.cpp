@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -402,6 +403,52 @@ TEST(Decider, RefusesSpacesThatDoNotFit) {
   small.machine.topology = Topology::uniform(4, 1e9, 0);
   EXPECT_EQ(small.refused(space), "selection: expected no hierarchical "
                                   "exchange on a grid without nodes");
+}
+
+/// Where somebody else has decided the variant, all modes stay within it.
+TEST(Decider, KeepsToTheVariantThatRuns) {
+  Small small;
+  Told told(4, 8);
+  std::fill(told.counts.begin(), told.counts.end(), 100);
+  for (SelectionMode mode : {SelectionMode::Fixed, SelectionMode::Model,
+                             SelectionMode::Measured, SelectionMode::Oracle}) {
+    SelectionOptions options;
+    options.mode = mode;
+    options.lag = 0;
+    options.joint = true;
+    auto decider = small.decider(options);
+    if (mode == SelectionMode::Oracle)
+      decider->setOracle([](const Candidate &c) { return 1.0 + c.variant; });
+    told.variants.assign(4, ~uint64_t(0));
+    for (int step = 0; step < 40; ++step) {
+      told.record.step = step;
+      told.record.timedStep = step - 1;
+      told.record.variant = step % 4;
+      Result<Decision> made = decider->decide(told.record);
+      ASSERT_TRUE(made.ok()) << made.status().message;
+      EXPECT_EQ(int(decider->candidates()[made->candidate].variant), step % 4);
+    }
+    told.variants[2] = 0b1101;
+    told.record.variant = 1;
+    EXPECT_EQ(decider->decide(told.record).status().message,
+              "selection: expected a variant that all ranks may run, got "
+              "number 1");
+  }
+}
+
+TEST(Candidates, OfOneRAloneHaveShadows) {
+  SelectionSpace space;
+  for (int copies : {0, 1, 2, 4})
+    space.variants.push_back({concat("r", copies), copies, 0, "exact"});
+  space.maxShadows = 2;
+  uint64_t before = space.hash();
+  space.shadowCopies = 4;
+  EXPECT_NE(space.hash(), before);
+  std::set<int> with;
+  for (const Candidate &candidate : space.candidates())
+    if (candidate.plan.shadows > 0)
+      with.insert(candidate.plan.copies);
+  EXPECT_EQ(with, std::set<int>{4});
 }
 
 TEST(Candidates, AreListedOnce) {
