@@ -104,6 +104,10 @@ public:
   const std::vector<double> &seconds() const { return lastSeconds; }
   uint64_t mask() const { return variantMask; }
 
+  /// What a layer's steps are predicted with, anew.
+  Result<std::unique_ptr<LayerModel>> makeModel(size_t layer) const;
+  /// Experts that a step may shadow at most.
+  int maxShadows() const { return space.maxShadows; }
   /// Whether shadows are chosen within a step, by its own counts.
   bool shadowsLate() const {
     return wanted.selection.lag == 0 && space.maxShadows > 0;
@@ -171,7 +175,6 @@ private:
   Adaptation(const EntrySpec &entry, const RankGroups &groups,
              const AdaptOptions &options);
   Status makeSpace();
-  Result<std::unique_ptr<LayerModel>> makeModel(size_t layer) const;
   int64_t roomOf(size_t layer, const std::vector<int32_t> &table) const;
   bool sharesParameters() const;
   Status makeDeciders();

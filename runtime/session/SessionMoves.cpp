@@ -112,10 +112,20 @@ Result<int64_t> Session::rebalance(const std::string &entry) {
                          "': expected one whose loads are counted "
                          "(countLoads), got one whose are not"));
   int64_t moved = 0;
+  const Adaptation *adaptation = impl->adaptations[*found].get();
+  const int shadows = adaptation ? adaptation->maxShadows() : 0;
   const std::vector<LayerSpec> &layers = impl->manifest.entries[*found].layers;
   for (size_t i = 0; i < layers.size(); ++i) {
+    std::unique_ptr<LayerModel> model;
+    if (shadows > 0) {
+      Result<std::unique_ptr<LayerModel>> made = adaptation->makeModel(i);
+      if (!made.ok())
+        return made.status();
+      model = std::move(*made);
+    }
     std::optional<std::vector<int32_t>> table =
-        rebalancing->propose(i, *impl->layerPlans.placement(layers[i].index));
+        rebalancing->propose(i, *impl->layerPlans.placement(layers[i].index),
+                             model.get(), shadows);
     if (!table)
       continue;
     MOIRA_RETURN_IF_ERROR(

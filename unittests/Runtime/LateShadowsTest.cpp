@@ -7,7 +7,9 @@
 #include "Runtime/AdaptiveProgram.h"
 #include "base/Draws.h"
 #include "session/Adaptation.h"
+#include "session/Rebalancing.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -256,4 +258,47 @@ TEST(LateShadows, AReplayChoosesThemAgain) {
   EXPECT_NE(runs[0][12].find("2 fixed 6"), std::string::npos) << runs[0][12];
   for (const char *layer : {".0", ".1"})
     std::filesystem::remove(file + layer);
+}
+
+/// Spare slots are the shadows', so experts change owners and none stands
+/// twice; results, and shadows over the new table, stay right.
+TEST(LateShadows, ExpertsChangeOwnersBesideThem) {
+  for (int lag : {0, 1})
+    expectRanks(P::ranks, {}, [lag](Communicator &group) {
+      AdaptOptions options;
+      options.selection.lag = lag;
+      RankSession rank(group, options);
+      EXPECT_OK(rank.session->adapt("main", options));
+      RebalanceOptions rebalance;
+      rebalance.steps = 1000000000; // so that any gain pays
+      EXPECT_OK(rank.session->countLoads("main", rebalance));
+      std::vector<int32_t> before = rank.session->slotTable(0);
+      // Experts 0 and 1, which stand on rank 0, in turn, and another one.
+      auto steps = [&](int count) {
+        for (int step = 0; step < count; ++step)
+          MOIRA_RETURN_IF_ERROR(
+              rank.step(step % 3 == 2 ? 5 : step % 3, step));
+        return Status();
+      };
+      MOIRA_RETURN_IF_ERROR(steps(12));
+      Result<int64_t> moved = rank.session->rebalance("main");
+      MOIRA_RETURN_IF_ERROR(moved.status());
+      EXPECT_GE(*moved, 1);
+      std::vector<int32_t> after = rank.session->slotTable(0);
+      EXPECT_NE(after, before);
+      for (int expert = 0; expert < P::experts; ++expert)
+        EXPECT_EQ(std::count(after.begin(), after.end(), expert), 1);
+      for (int place = 0; place < P::ranks * P::slots; ++place)
+        EXPECT_EQ(after[place] < 0, before[place] < 0);
+      rank.force(withShadow);
+      MOIRA_RETURN_IF_ERROR(steps(12));
+      EXPECT_EQ(rank.row().layers[0].shadows.size(), 1u);
+      rank.force("");
+      MOIRA_RETURN_IF_ERROR(steps(12));
+      // Loads as before, on a table that suits them.
+      moved = rank.session->rebalance("main");
+      MOIRA_RETURN_IF_ERROR(moved.status());
+      EXPECT_EQ(rank.session->slotTable(0), after);
+      return Status();
+    });
 }
