@@ -3,6 +3,7 @@
 
 #include "moira/JIT/HostCompiler.h"
 
+#include "moira/Conversion/Passes.h"
 #include "moira/JIT/Diagnostics.h"
 #include "session/Manifest.h"
 
@@ -100,12 +101,14 @@ llvm::Error HostCompiler::lower(mlir::ModuleOp module, Phase last) const {
 }
 
 std::string moira::getGPUCode(mlir::ModuleOp module) {
-  auto code = module->getAttrOfType<mlir::StringAttr>("moira.gpu_code");
+  auto code =
+      module->getAttrOfType<mlir::StringAttr>(mlir::moe::kGPUCodeAttrName);
   return code ? code.getValue().str() : "";
 }
 
 llvm::Expected<std::string> moira::getManifest(mlir::ModuleOp module) {
-  auto text = module->getAttrOfType<mlir::StringAttr>("moira.manifest");
+  auto text =
+      module->getAttrOfType<mlir::StringAttr>(mlir::moe::kManifestAttrName);
   if (!text)
     return llvm::createStringError(
         "expected a module with the attribute 'moira.manifest', got none");

@@ -3,6 +3,7 @@
 
 #include "VariantUnits.h"
 
+#include "moira/Conversion/Passes.h"
 #include "moira/JIT/Diagnostics.h"
 #include "moira/Variants/Passes.h"
 #include "session/ManifestDevice.h"
@@ -69,7 +70,7 @@ static void addKernels(CompiledUnit &unit, StringRef prefix,
                        MergedKernels &kernels) {
   if (!unit.manifest.device)
     return;
-  std::string name = (prefix + "moira_kernel_base").str();
+  std::string name = (prefix + mlir::moe::kKernelBaseName).str();
   auto base = unit.module->lookupSymbol<LLVM::GlobalOp>(name);
   // A unit that launches nothing has lost it.
   if (base)
@@ -210,9 +211,9 @@ moira::mergeUnits(std::vector<CompiledGrid> grids, int64_t hiddenBlocks) {
       grid.manifest.device = kernels.device;
   }
   if (!kernels.code.empty())
-    (*merged)->setAttr("moira.gpu_code",
+    (*merged)->setAttr(mlir::moe::kGPUCodeAttrName,
                        StringAttr::get(merged->getContext(), kernels.code));
-  (*merged)->setAttr("moira.manifest",
+  (*merged)->setAttr(mlir::moe::kManifestAttrName,
                      StringAttr::get(merged->getContext(),
                                      runtime::serializeGrids(manifests)));
   return merged;

@@ -3,6 +3,7 @@
 
 #include "ObjectCache.h"
 
+#include "moira/Target/PTX.h"
 #include "moira/runtime.h"
 #include "session/BundleFile.h"
 
@@ -49,7 +50,10 @@ static std::string describeOptions(const JitOptions &options) {
          << mlir::moe::stringifySchedule(pipeline.schedule) << ' '
          << options.optLevel << ' ' << pipeline.device.arch
          << pipeline.device.ptx << pipeline.device.emulated
-         << pipeline.device.instrument << '\n'
+         << pipeline.device.instrument
+         << '\n'
+         // Another assembler makes other kernels of the same program.
+         << (pipeline.device.ptx ? describePtxas() : "") << '\n'
          << pipeline.moduleName << '\n'
          << pipeline.triple << '\n'
          << pipeline.cpu << '\n'

@@ -3,6 +3,7 @@
 
 #include "moira/Pipelines/Passes.h"
 
+#include "moira/Conversion/Passes.h"
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 #include "moira/Pipelines/Pipelines.h"
 
@@ -132,9 +133,9 @@ static LogicalResult verifyBufferized(Operation *op) {
 
 static LogicalResult verifyTarget(Operation *op) {
   if (isa<ModuleOp>(op)) {
-    if (!op->hasAttr("moira.manifest"))
-      return op->emitOpError(
-          "expected 'moira.manifest' at the end of phase target");
+    if (!op->hasAttr(moe::kManifestAttrName))
+      return op->emitOpError("expected '" + moe::kManifestAttrName +
+                             "' at the end of phase target");
     return success();
   }
   if (!isa<LLVM::LLVMDialect>(op->getDialect()))

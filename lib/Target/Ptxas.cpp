@@ -25,6 +25,31 @@ std::string moira::findPtxas() {
   return "";
 }
 
+/// Runs ptxas with what it says in `log`.
+static int runPtxas(const std::string &ptxas,
+                    llvm::ArrayRef<llvm::StringRef> arguments,
+                    llvm::StringRef log, std::string &message) {
+  llvm::SmallVector<llvm::StringRef> all = {ptxas};
+  all.append(arguments.begin(), arguments.end());
+  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(""), log, log};
+  return llvm::sys::ExecuteAndWait(ptxas, all, std::nullopt, redirects,
+                                   /*SecondsToWait=*/300, /*MemoryLimit=*/0,
+                                   &message);
+}
+
+std::string moira::describePtxas() {
+  std::string text = findPtxas();
+  llvm::SmallString<128> log;
+  if (text.empty() || llvm::sys::fs::createTemporaryFile("moira", "txt", log))
+    return text;
+  llvm::FileRemover remove(log);
+  std::string message;
+  if (runPtxas(text, {"--version"}, log, message) == 0)
+    if (auto said = llvm::MemoryBuffer::getFile(log))
+      text += "\n" + (*said)->getBuffer().str();
+  return text;
+}
+
 //===----------------------------------------------------------------------===//
 // What ptxas says
 //===----------------------------------------------------------------------===//
@@ -107,12 +132,8 @@ llvm::Expected<Assembly> moira::assemblePTX(llvm::StringRef ptx,
     }
   }
   std::string message;
-  std::optional<llvm::StringRef> redirects[] = {
-      llvm::StringRef(""), llvm::StringRef(log), llvm::StringRef(log)};
-  int code = llvm::sys::ExecuteAndWait(
-      ptxas, {ptxas, "-v", "-arch=" + target.chip, input, "-o", output},
-      std::nullopt, redirects, /*SecondsToWait=*/300, /*MemoryLimit=*/0,
-      &message);
+  std::string arch = "-arch=" + target.chip;
+  int code = runPtxas(ptxas, {"-v", arch, input, "-o", output}, log, message);
   auto text = llvm::MemoryBuffer::getFile(log);
   llvm::StringRef said = text ? (*text)->getBuffer() : llvm::StringRef();
   if (code != 0)

@@ -248,13 +248,14 @@ Status Queue::run(Collective &collective, const Members &members,
 Status Queue::carry() {
   SteadyClock::time_point begin = SteadyClock::now();
   for (;;) {
+    // It counts once, when it is noticed: never is one lost between steps.
+    if (interrupted.exchange(false))
+      return Status(MOIRA_FAILED, "interrupted");
     Result<bool> completed = transport->test();
     if (!completed.ok())
       return completed.status();
     if (*completed)
       return Status();
-    if (interrupted)
-      return Status(MOIRA_FAILED, "interrupted");
     double seconds =
         std::chrono::duration<double>(SteadyClock::now() - begin).count();
     if (seconds > options.timeoutSeconds) {
@@ -309,7 +310,6 @@ Status Queue::poll() {
 
 Status Queue::recover() {
   drain();
-  interrupted = false;
   if (transport) {
     if (!transport->recoverable())
       return failure();
@@ -317,7 +317,9 @@ Status Queue::recover() {
     while (!transport->recover()) {
       double seconds =
           std::chrono::duration<double>(SteadyClock::now() - begin).count();
-      if (interrupted || seconds > options.timeoutSeconds)
+      // An interrupt meanwhile is left to the step that begins: there all ranks
+      // learn of it.
+      if (seconds > options.timeoutSeconds)
         return failure().within("expected all ranks to leave the failed step");
       transport->idle();
     }

@@ -43,9 +43,10 @@ moira::runtime::rowsBesideShadows(const Placement &placement,
   return rowsOf(placement, counts, Loads(placement, counts, shadows));
 }
 
-std::vector<OwnerSwap>
-moira::runtime::swapOwners(const Placement &placement, const int32_t *counts,
-                           int shadows, int most, std::vector<int32_t> &table) {
+std::vector<OwnerSwap> moira::runtime::swapOwners(const Placement &placement,
+                                                  const int32_t *counts,
+                                                  int shadows, int most,
+                                                  std::vector<int32_t> &table) {
   int ranks = placement.ranks(), slots = placement.slots();
   Loads loads(placement, counts, shadows);
   std::vector<int64_t> rows = rowsOf(placement, counts, loads);
@@ -69,8 +70,8 @@ moira::runtime::swapOwners(const Placement &placement, const int32_t *counts,
   };
   std::vector<OwnerSwap> swaps;
   while (int(swaps.size()) < most) {
-    int fullest = int(std::max_element(rows.begin(), rows.end()) -
-                      rows.begin());
+    int fullest =
+        int(std::max_element(rows.begin(), rows.end()) - rows.begin());
     int64_t least = rows[fullest];
     OwnerSwap best{{-1, -1}, {-1, -1}};
     for (int slot = 0; slot < slots; ++slot) {

@@ -63,6 +63,7 @@ Decider::create(const SelectionSpace &space, std::unique_ptr<LayerModel> model,
 Status Decider::setPlacement(const int32_t *slotTable) {
   MOIRA_RETURN_IF_ERROR(model->setPlacement(slotTable));
   loaded = nullptr;
+  forgetLast();
   const Placement &placement = model->placement();
   for (int unit = 0; unit < placement.units(); ++unit)
     owners[unit] = placement.holder(unit, 0).rank;
@@ -305,10 +306,10 @@ Result<Decision> Decider::choose(const SharedStep &record) {
 }
 
 Status Decider::prepare(const SharedStep &record) {
+  forgetLast();
   MOIRA_RETURN_IF_ERROR(allow(record));
   loaded = nullptr;
-  asked = stands = false;
-  bucket = nullptr;
+  stands = false;
   variants.clear();
   allowance = std::min(allowance + wanted.trialLoss, wanted.initialLoss + 1);
   if (record.counts) {
@@ -339,8 +340,7 @@ Status Decider::prepare(const SharedStep &record) {
   return Status();
 }
 
-Result<Decision> Decider::conclude(const SharedStep &record,
-                                   Explanation *explanation) {
+Result<Decision> Decider::conclude(const SharedStep &record) {
   if (record.variant >= 0 && bucket &&
       (size_t(record.variant) >= variants.size() ||
        variants[record.variant].seconds == 0))
@@ -372,13 +372,13 @@ Result<Decision> Decider::conclude(const SharedStep &record,
   }
   past.shadows.assign(decision.shadows,
                       decision.shadows + (decision.shadows ? plan.shadows : 0));
-  if (explanation)
-    explain(record, decision, bucket, *explanation);
+  last = decision;
+  last.shadows = nullptr;
+  lastStep = step;
   return decision;
 }
 
-Result<Decision> Decider::decide(const SharedStep &record,
-                                 Explanation *explanation) {
+Result<Decision> Decider::decide(const SharedStep &record) {
   MOIRA_RETURN_IF_ERROR(prepare(record));
-  return conclude(record, explanation);
+  return conclude(record);
 }

@@ -111,7 +111,8 @@ struct Explanation {
   };
   int64_t step = 0; ///< that the decision is for
   BucketKey bucket;
-  Decision decision;
+  Decision decision; ///< `shadows` stand below
+  std::vector<int32_t> shadows;
   std::vector<Row> rows; ///< by candidate
 
   std::string toText(const std::vector<Candidate> &candidates) const;
@@ -140,14 +141,15 @@ public:
   LayerModel &costs() { return *model; }
 
   /// The plan of step `record.step + lag`. Fails where programs differ or no
-  /// candidate is allowed. An explanation changes no decision.
-  Result<Decision> decide(const SharedStep &record,
-                          Explanation *explanation = nullptr);
+  /// candidate is allowed.
+  Result<Decision> decide(const SharedStep &record);
   /// The two halves of `decide`, between which somebody may compare variants
   /// and put one into the record. After a failure the other half is not called.
   Status prepare(const SharedStep &record);
-  Result<Decision> conclude(const SharedStep &record,
-                            Explanation *explanation = nullptr);
+  Result<Decision> conclude(const SharedStep &record);
+  /// Of the last decision, until something else is told; before the first,
+  /// without rows. Costs nothing where nobody asks.
+  Explanation explain() const;
   /// What the best plan of a variant is expected to take.
   struct VariantTime {
     double seconds = 0; ///< 0: not known, or not all ranks may run it
@@ -193,8 +195,12 @@ private:
   int pickTrial(const SharedStep &record, const Bucket &bucket, int best,
                 DecisionReason &reason);
   int extremeOf(int candidate) const;
-  void explain(const SharedStep &record, const Decision &decision,
-               const Bucket *bucket, Explanation &explanation) const;
+  /// What the last decision was made of is gone.
+  void forgetLast() {
+    asked = false;
+    bucket = nullptr;
+    lastStep = -1;
+  }
 
   /// Full decisions that must agree before their bucket is settled.
   static constexpr int agreements = 3;
@@ -226,6 +232,8 @@ private:
   Bucket *bucket = nullptr; ///< of the loads; null: not asked for
   bool stands = false;      ///< it is settled
   std::vector<VariantTime> variants;
+  Decision last;         ///< its shadows are those of its past step
+  int64_t lastStep = -1; ///< that it is for; -1: none yet
 
   int64_t lastTrial;
   double allowance;                      ///< steps that trials may still cost

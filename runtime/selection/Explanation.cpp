@@ -33,12 +33,14 @@ const char *moira::runtime::reasonName(DecisionReason reason) {
   return "";
 }
 
-void Decider::explain(const SharedStep &record, const Decision &decision,
-                      const Bucket *bucket, Explanation &explanation) const {
-  explanation.step = record.step + wanted.lag;
+Explanation Decider::explain() const {
+  Explanation explanation;
+  if (lastStep < 0)
+    return explanation;
+  explanation.step = lastStep;
   explanation.bucket = bucket ? bucket->key : BucketKey();
-  explanation.decision = decision;
-  explanation.rows.clear();
+  explanation.decision = last;
+  explanation.shadows = history.past(lastStep).shadows;
   for (size_t c = 0; c < list.size(); ++c) {
     Explanation::Row row{};
     row.candidate = int(c);
@@ -48,7 +50,7 @@ void Decider::explain(const SharedStep &record, const Decision &decision,
       row.measured = bucket->ratios[c].mean;
       row.trials = bucket->ratios[c].count;
     }
-    row.verdict = int(c) == decision.candidate     ? Explanation::Chosen
+    row.verdict = int(c) == last.candidate         ? Explanation::Chosen
                   : !(mask >> list[c].variant & 1) ? Explanation::Unqualified
                   : !allowed[c]                    ? Explanation::OtherClass
                   : !asked                         ? Explanation::NotAsked
@@ -56,6 +58,7 @@ void Decider::explain(const SharedStep &record, const Decision &decision,
                                                    : Explanation::Slower;
     explanation.rows.push_back(row);
   }
+  return explanation;
 }
 
 static const char *const verdicts[] = {

@@ -340,7 +340,7 @@ SharedStep FlightLog::Entry::record() const {
 
 Status FlightLog::replay(
     Decider &decider,
-    const std::function<void(const Entry &, const Explanation &)> &each) const {
+    const std::function<void(const Entry &, const Decision &)> &each) const {
   if (hex(decider.space().hash()) != space)
     return Status(MOIRA_INVALID_ARGUMENT,
                   name + ": expected a decider of the same candidates");
@@ -363,8 +363,7 @@ Status FlightLog::replay(
           entry.table.empty() ? nullptr : entry.table.data()));
       continue;
     }
-    Explanation explanation;
-    Result<Decision> decision = decider.decide(entry.record(), &explanation);
+    Result<Decision> decision = decider.decide(entry.record());
     if (!decision.ok())
       return decision.status().within(name);
     if (decision->candidate != entry.candidate)
@@ -373,7 +372,7 @@ Status FlightLog::replay(
                            ": expected ", entry.candidate, " as it was, got ",
                            decision->candidate));
     if (each)
-      each(entry, explanation);
+      each(entry, *decision);
   }
   return Status();
 }

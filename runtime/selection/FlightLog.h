@@ -71,7 +71,7 @@ public:
   /// has not decided yet. Fails at the first that differs. `each` is told of
   /// every decision.
   Status replay(Decider &decider,
-                const std::function<void(const Entry &, const Explanation &)>
+                const std::function<void(const Entry &, const Decision &)>
                     &each = nullptr) const;
 
 private:

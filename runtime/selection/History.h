@@ -85,6 +85,9 @@ public:
   Bucket &find(const BucketKey &key, int64_t step);
   const Bucket *peek(const BucketKey &key) const;
   PastStep &past(int64_t step) { return ring[uint64_t(step) % pastSteps]; }
+  const PastStep &past(int64_t step) const {
+    return ring[uint64_t(step) % pastSteps];
+  }
 
   /// Measured over predicted time that is expected of a candidate in a bucket:
   /// its own mean there, drawn to its mean anywhere, drawn to that of all.

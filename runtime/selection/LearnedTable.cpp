@@ -133,6 +133,7 @@ Status Decider::loadLearned(const std::string &text, const std::string &name) {
   if (!document.ok())
     return document.status();
   history = std::move(read);
+  forgetLast();
   extremeTried[0] = tried[0];
   extremeTried[1] = tried[1];
   allowance = wanted.initialLoss;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 using namespace moira;
@@ -39,7 +40,10 @@ SharedStep Adaptation::recordOf(const Layer &layer, int64_t step) const {
 /// Makes a decision what the layer runs with. A log that cannot be written is
 /// no reason to decide otherwise than the other ranks, which have none.
 void Adaptation::apply(Layer &layer, const SharedStep &record,
-                       const Decision &decision) {
+                       const Decision &decision, int64_t step) {
+  layer.decision = decision;
+  layer.decision.shadows = nullptr;
+  layer.decidedFor = step;
   const LayerPlan &plan = candidates()[decision.candidate].plan;
   layer.plan.degree = plan.degree;
   layer.plan.exchange = plan.exchange;
@@ -61,12 +65,11 @@ Status Adaptation::follow(size_t index, int64_t step) {
     return Status(MOIRA_INVALID_ARGUMENT,
                   concat("replay: expected at most the ", layer.followed.size(),
                          " steps of the flight log, got another"));
-  Followed &followed = layer.followed[step];
-  layer.explanation.step = step;
-  layer.explanation.decision = followed.decision;
-  layer.explanation.decision.shadows =
+  const Followed &followed = layer.followed[step];
+  Decision decision = followed.decision;
+  decision.shadows =
       followed.shadows.empty() ? nullptr : followed.shadows.data();
-  apply(layer, SharedStep(), layer.explanation.decision);
+  apply(layer, SharedStep(), decision, step);
   return Status();
 }
 
@@ -84,6 +87,8 @@ Status Adaptation::decideLayers() {
                            ": expected the counts of all ranks in each step, "
                            "got none in the last one"));
   chosen = EntryChoice::Choice();
+  for (Layer &layer : layers)
+    pad(layer);
   for (size_t i = 0; i < layers.size(); ++i)
     MOIRA_RETURN_IF_ERROR(deciders[i]->prepare(recordOf(layers[i], done - 1)));
   if (choice && forced < 0)
@@ -91,13 +96,12 @@ Status Adaptation::decideLayers() {
   for (size_t i = 0; i < layers.size(); ++i) {
     SharedStep record = recordOf(layers[i], done - 1);
     record.variant = chosen.variant;
-    Result<Decision> decision =
-        deciders[i]->conclude(record, &layers[i].explanation);
+    Result<Decision> decision = deciders[i]->conclude(record);
     if (!decision.ok())
       return decision.status();
     if (chosen.trial())
-      layers[i].explanation.decision.reason = decision->reason = chosen.reason;
-    apply(layers[i], record, *decision);
+      decision->reason = chosen.reason;
+    apply(layers[i], record, *decision, done);
   }
   return Status();
 }
@@ -141,8 +145,7 @@ Status Adaptation::chooseVariant() {
     chosen.variant = int(list[forced].variant);
   for (Layer &layer : layers) {
     layer.plan.shadows.clear();
-    Decision &decision = layer.explanation.decision;
-    decision.shadows = nullptr;
+    Decision &decision = layer.decision;
     if (int(list[decision.candidate].variant) == chosen.variant)
       continue;
     for (size_t c = list.size(); c-- > 0;)
@@ -186,6 +189,10 @@ int Adaptation::variant(int64_t rows) const {
   return best >= 0 ? best : least;
 }
 
+static int64_t sumOf(const std::vector<int32_t> &counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t(0));
+}
+
 //===----------------------------------------------------------------------===//
 // What a step tells
 //===----------------------------------------------------------------------===//
@@ -204,7 +211,9 @@ Result<bool> Adaptation::gathered(size_t index,
                                   const int32_t *matrix) {
   Layer &layer = layers[index];
   layer.toldStep = done;
+  layer.hasTravelled = false;
   std::copy_n(matrix, layer.counts.size(), layer.counts.data());
+  layer.rows = layer.padded.empty() ? -1 : sumOf(layer.counts);
   for (int rank = 0; rank < ranks.ranks; ++rank) {
     layer.told[rank] = records[rank].seconds;
     layer.programs[rank] = records[rank].program;
@@ -216,32 +225,61 @@ Result<bool> Adaptation::gathered(size_t index,
     MOIRA_RETURN_IF_ERROR(follow(index, done));
     return true;
   }
+  pad(layer);
   SharedStep record = recordOf(layer, done);
   record.variant = chosen.variant;
   // It runs already, even where a rank says only now that it may not.
   for (uint64_t &mine : layer.variants)
     mine |= uint64_t(1) << chosen.variant;
-  Result<Decision> decision =
-      deciders[index]->decide(record, &layer.explanation);
+  Result<Decision> decision = deciders[index]->decide(record);
   for (int rank = 0; rank < ranks.ranks; ++rank)
     layer.variants[rank] = groupsThatRun(records[rank].variants);
   if (!decision.ok())
     return decision.status();
   if (chosen.trial())
-    layer.explanation.decision.reason = decision->reason = chosen.reason;
-  apply(layer, record, *decision);
+    decision->reason = chosen.reason;
+  apply(layer, record, *decision, done);
   MOIRA_RETURN_IF_ERROR(std::exchange(logFailure, Status()));
   return true;
+}
+
+void Adaptation::travelled(size_t index, const int32_t *matrix) {
+  Layer &layer = layers[index];
+  if (layer.toldStep != done || layer.hasTravelled ||
+      std::equal(layer.counts.begin(), layer.counts.end(), matrix))
+    return;
+  layer.hasTravelled = true;
+  layer.paddedRows = layer.rows >= 0 ? layer.rows : sumOf(layer.counts);
+  std::copy_n(matrix, layer.counts.size(), layer.counts.data());
+  layer.padded.resize(ranks.ranks);
+  for (int rank = 0; rank < ranks.ranks; ++rank)
+    layer.padded[rank] = matrix[size_t(rank) * layer.experts];
+}
+
+/// In a step where nothing has been sent (yet), rows become what groups would
+/// have with padding: as much for each row as in the last step that sent any.
+void Adaptation::pad(Layer &layer) {
+  if (layer.padded.empty() || layer.hasTravelled || layer.paddedRows == 0)
+    return;
+  double scale = double(layer.rows) / double(layer.paddedRows);
+  for (size_t i = 0; i < layer.counts.size(); ++i) {
+    double group = double(layer.padded[i / layer.experts]) * scale + 0.5;
+    layer.counts[i] =
+        std::max(layer.counts[i], int32_t(std::min(group, double(INT32_MAX))));
+  }
 }
 
 void Adaptation::finish(bool succeeded, int64_t number,
                         const std::vector<double> &seconds, bool more) {
   if (!succeeded) {
-    // With lag 0 some ranks may have decided, others not: all begin again.
+    // With lag 0 some ranks may have decided, others not: all begin again, with
+    // what they were told to begin with.
     if (wanted.selection.lag == 0) {
       decided = done - 1;
       if (wanted.replay.empty())
         logFailure = makeDeciders();
+      if (!loaded.empty() && logFailure.ok())
+        logFailure = loadLearned(std::string(loaded));
     }
     return;
   }

@@ -30,7 +30,7 @@ struct AdaptOptions {
   /// with the links of the calibration.
   std::optional<Topology> topology;
   /// Times of the parts of a layer, the same for all layers; nothing:
-  /// `assumedCalibration` of each.
+  /// see `chooseCalibration`.
   std::optional<Calibration> calibration;
   std::vector<int> degrees = {1, 2, 4, 8};
   /// Experts that may be shadowed at most; -1: as many as spare slots take.
@@ -46,13 +46,21 @@ struct AdaptOptions {
   std::string replay;
 };
 
-/// What a layer takes where nothing was measured: products at so many flops per
-/// second, or weights read at so many bytes per second, whichever is longer
-/// (docs/selection.md has the numbers). Its links are one machine's.
-Calibration assumedCalibration(const LayerSpec &layer);
+/// What was measured; where nothing was, what a layer is assumed to take:
+/// products at so many flops per second, or weights read at so many bytes per
+/// second, whichever is longer (docs/selection.md has the numbers). Links are
+/// then one machine's.
+Calibration chooseCalibration(const std::optional<Calibration> &measured,
+                              const LayerSpec &layer);
 
-/// The links between ranks in nodes of `perNode`, as a calibration has them.
-Result<Topology> describeNodes(Calibration calibration, int ranks, int perNode);
+/// The links between ranks that somebody described; else those of nodes as the
+/// communicator has them, with the links of the calibration.
+Result<Topology> chooseTopology(const std::optional<Topology> &described,
+                                const Calibration &calibration,
+                                const RankGroups &groups);
+
+/// A variant as far as a choice depends on it. Of several ranks.
+VariantChoice choiceOf(const VariantSpec &variant);
 
 /// A layer with a placement and costs, as the cost model has it.
 LayerShape layerShape(const EntrySpec &entry, const LayerSpec &layer);
@@ -96,7 +104,7 @@ public:
   const AdaptedPlan &plan(size_t layer) const { return layers[layer].plan; }
   int experts(size_t layer) const { return layers[layer].experts; }
   const Decision &decision(size_t layer) const {
-    return layers[layer].explanation.decision;
+    return layers[layer].decision;
   }
 
   /// What this rank says of itself in a layer's record: the seconds of its last
@@ -118,6 +126,11 @@ public:
   /// The variant was chosen by the step before, since its code runs already.
   Result<bool> gathered(size_t layer, const std::vector<RankRecord> &records,
                         const int32_t *matrix);
+  /// What an exchange of a layer sends to experts, [ranks, experts], on all
+  /// ranks alike: with the padded layout more than the rows that all ranks
+  /// said. What it sends is what plans cost, so it takes their place in
+  /// decisions.
+  void travelled(size_t layer, const int32_t *matrix);
   /// A step with this number is over: its seconds by layer. After a failed one
   /// the next runs with the same plans. With `more` its way back is to come.
   void finish(bool succeeded, int64_t number,
@@ -164,9 +177,15 @@ private:
     std::vector<double> told;
     std::vector<uint64_t> variants, programs;
     int64_t toldStep = -1; ///< that this is of
-    double forward = 0;    ///< while its way back is to come
+    // Of the last step whose groups travelled with padding:
+    std::vector<int32_t> padded; ///< by rank, rows of a group; empty: none did
+    int64_t paddedRows = 0;      ///< rows that its groups had
+    int64_t rows = -1;           ///< of the last step; -1: nobody needs them
+    bool hasTravelled = false;   ///< `counts` are what was sent
+    double forward = 0;          ///< while its way back is to come
     AdaptedPlan plan;
-    Explanation explanation;
+    Decision decision;      ///< that the plan is of, which has its shadows
+    int64_t decidedFor = 0; ///< a step
     std::unique_ptr<FlightRecorder> recorder; ///< null: nobody records
     std::FILE *file = nullptr;
     std::vector<Followed> followed;
@@ -191,7 +210,9 @@ private:
   uint64_t sharedVariants() const;
   uint64_t groupsThatRun(uint64_t variants) const;
   Status follow(size_t layer, int64_t step);
-  void apply(Layer &layer, const SharedStep &record, const Decision &decision);
+  static void pad(Layer &layer);
+  void apply(Layer &layer, const SharedStep &record, const Decision &decision,
+             int64_t step);
 
   AdaptOptions wanted;
   const EntrySpec &entry;
@@ -207,8 +228,9 @@ private:
   std::vector<Layer> layers;
   std::vector<double> lastSeconds; ///< by layer
   uint64_t variantMask = 0;
-  Status logFailure; ///< that no step has reported yet
-  int forced = -1;   ///< candidate
+  std::string loaded; ///< the learned table that was loaded last
+  Status logFailure;  ///< that no step has reported yet
+  int forced = -1;    ///< candidate
   int64_t announced = -1;
   int64_t done = 0;     ///< steps
   int64_t decided = -1; ///< the step that plans are of

@@ -18,7 +18,7 @@ static constexpr double assumedFlops = 117e9, assumedRead = 30e9,
                         assumedCopy = 26e9, assumedLink = 50e9,
                         assumedLatency = 5e-6;
 
-Calibration moira::runtime::assumedCalibration(const LayerSpec &layer) {
+static Calibration assume(const LayerSpec &layer) {
   Calibration assumed;
   assumed.machine = "assumed";
   double weights = 0, rowBytes = 0;
@@ -44,6 +44,17 @@ Calibration moira::runtime::assumedCalibration(const LayerSpec &layer) {
   return assumed;
 }
 
+Calibration
+runtime::chooseCalibration(const std::optional<Calibration> &measured,
+                           const LayerSpec &layer) {
+  return measured ? *measured : assume(layer);
+}
+
+VariantChoice runtime::choiceOf(const VariantSpec &variant) {
+  return {variant.name, variant.copies, variant.scheduleOfPlans(),
+          variant.numerics, !variant.schedule.empty()};
+}
+
 LayerShape moira::runtime::layerShape(const EntrySpec &entry,
                                       const LayerSpec &layer) {
   LayerShape shape;
@@ -66,8 +77,9 @@ LayerShape moira::runtime::layerShape(const EntrySpec &entry,
   return shape;
 }
 
-Result<Topology> moira::runtime::describeNodes(Calibration calibration,
-                                               int ranks, int perNode) {
+/// The links between ranks in nodes of `perNode`, as a calibration has them.
+static Result<Topology> describeNodes(Calibration calibration, int ranks,
+                                      int perNode) {
   const LinkCost assumed{assumedLatency, 0, 1 / assumedLink};
   for (LinkCost *link : {&calibration.inter, &calibration.intra})
     if (!(link->secondsPerByte > 0))
@@ -82,14 +94,20 @@ Result<Topology> moira::runtime::describeNodes(Calibration calibration,
   return Topology::parse(*text);
 }
 
+Result<Topology>
+runtime::chooseTopology(const std::optional<Topology> &described,
+                        const Calibration &calibration,
+                        const RankGroups &groups) {
+  if (described)
+    return *described;
+  return describeNodes(calibration, groups.ranks, groups.groupSize);
+}
+
 Result<std::unique_ptr<LayerModel>> Adaptation::makeModel(size_t index) const {
   const LayerSpec &layer = entry.layers[index];
-  Calibration calibration =
-      wanted.calibration ? *wanted.calibration : assumedCalibration(layer);
+  Calibration calibration = chooseCalibration(wanted.calibration, layer);
   Result<Topology> topology =
-      wanted.topology
-          ? Result<Topology>(*wanted.topology)
-          : describeNodes(calibration, ranks.ranks, ranks.groupSize);
+      chooseTopology(wanted.topology, calibration, ranks);
   if (!topology.ok())
     return topology.status();
   LayerShape shape = layerShape(entry, layer);
@@ -185,10 +203,7 @@ Status Adaptation::makeSpace() {
     if (!*qualified || variant.copies < 0)
       continue;
     variantMask |= uint64_t(1) << v;
-    VariantChoice group{variant.name, variant.copies,
-                        variant.schedule == "groups" ? MOIRA_SCHEDULE_GROUPS
-                                                     : MOIRA_SCHEDULE_EQUAL,
-                        variant.numerics, !variant.schedule.empty()};
+    VariantChoice group = choiceOf(variant);
     for (size_t g = 0; g < space.variants.size() && groupOf[v] < 0; ++g)
       if (space.variants[g].copies == group.copies &&
           space.variants[g].schedule == group.schedule &&

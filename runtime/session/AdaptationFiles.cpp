@@ -95,11 +95,10 @@ Status Adaptation::openReplay(size_t index) {
     return again.status().within(concat("replay: ", path));
   return log
       ->replay(**again,
-               [&](const FlightLog::Entry &entry, const Explanation &made) {
+               [&](const FlightLog::Entry &entry, const Decision &decision) {
                  Followed followed;
-                 followed.decision = made.decision;
+                 followed.decision = decision;
                  followed.decision.reason = entry.reason;
-                 const Decision &decision = made.decision;
                  int shadows =
                      (*again)->candidates()[decision.candidate].plan.shadows;
                  if (decision.shadows)
@@ -153,6 +152,7 @@ Status Adaptation::loadLearned(const std::string &text,
       (void)deciders[j]->loadLearned(before[j]);
     return status;
   }
+  loaded = text;
   // As in a step, a rank without its log knows what the others know.
   for (size_t i = 0; i < layers.size(); ++i)
     if (layers[i].recorder)
@@ -166,16 +166,29 @@ Status Adaptation::loadLearned(const std::string &text,
 
 std::vector<Explanation> Adaptation::explain() const {
   std::vector<Explanation> list;
-  for (const Layer &layer : layers)
-    list.push_back(layer.explanation);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Layer &layer = layers[i];
+    Explanation why;
+    if (wanted.replay.empty())
+      why = deciders[i]->explain();
+    // Rows are of the plan that runs, or there are none: deciders may have
+    // begun anew. The reason may be that of all layers together.
+    if (why.step != layer.decidedFor)
+      why = Explanation();
+    why.step = layer.decidedFor;
+    why.decision = layer.decision;
+    why.shadows = layer.plan.shadows;
+    list.push_back(std::move(why));
+  }
   return list;
 }
 
 std::string Adaptation::explainJson() const {
   OrderedJson json = {{"entry", entry.name}, {"layers", OrderedJson::array()}};
-  for (const Layer &layer : layers) {
-    OrderedJson item = {{"layer", layer.index}};
-    item.update(OrderedJson::parse(layer.explanation.toJson(candidates())));
+  std::vector<Explanation> list = explain();
+  for (size_t i = 0; i < layers.size(); ++i) {
+    OrderedJson item = {{"layer", layers[i].index}};
+    item.update(OrderedJson::parse(list[i].toJson(candidates())));
     json["layers"].push_back(std::move(item));
   }
   return json.dump();

@@ -165,6 +165,7 @@ struct Api {
       if (!plan || !step.settle("exchange"))
         return -1;
       step.chargeProduct(*plan, *exchange);
+      step.noteTravel(*plan, *exchange);
       return ticketOf(step, "exchange", step.link().exchange(*plan, *exchange));
     });
   }

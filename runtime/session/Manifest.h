@@ -105,6 +105,11 @@ struct VariantSpec {
   /// Predicted memory of a rank beside weights and tokens, with the rows that
   /// docs/variants.md says; 0: not known.
   int64_t peakBytes = 0;
+
+  /// The schedule as plans have it: MOIRA_SCHEDULE_EQUAL where nothing is cut.
+  int scheduleOfPlans() const {
+    return schedule == "groups" ? MOIRA_SCHEDULE_GROUPS : MOIRA_SCHEDULE_EQUAL;
+  }
 };
 
 struct EntrySpec {

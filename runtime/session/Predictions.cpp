@@ -28,7 +28,7 @@ static Status addLayer(const EntrySpec &entry, const LayerSpec &layer,
                        int64_t rows,
                        const std::optional<Calibration> &calibration,
                        std::vector<VariantPrediction> &sums) {
-  Calibration costs = calibration ? *calibration : assumedCalibration(layer);
+  Calibration costs = chooseCalibration(calibration, layer);
   Topology topology = Topology::uniform(
       entry.ranks, 1 / costs.intra.secondsPerByte, costs.intra.latency);
   auto model = LayerModel::create(layerShape(entry, layer), topology, costs);
@@ -43,8 +43,7 @@ static Status addLayer(const EntrySpec &entry, const LayerSpec &layer,
     const VariantSpec &variant = entry.variants[v];
     LayerPlan plan;
     plan.copies = variant.copies;
-    plan.schedule = variant.schedule == "groups" ? MOIRA_SCHEDULE_GROUPS
-                                                 : MOIRA_SCHEDULE_EQUAL;
+    plan.schedule = variant.scheduleOfPlans();
     MOIRA_RETURN_IF_ERROR((*model)->check(plan));
     LayerPrediction one = (*model)->predict(plan);
     sums[v].seconds += one.seconds;

@@ -19,7 +19,7 @@ struct VariantPrediction {
 
 /// Predicts each variant, chunks of degree 1, for `rows` tokens on every rank
 /// whose choices are spread evenly, on ranks in one node. Without a calibration
-/// the machine is assumed (assumedCalibration). Empty for an entry of one rank
+/// the machine is assumed (chooseCalibration). Empty for an entry of one rank
 /// or without layers.
 Result<std::vector<VariantPrediction>>
 predictVariants(const EntrySpec &entry, int64_t rows,

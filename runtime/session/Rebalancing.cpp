@@ -70,12 +70,9 @@ Rebalancing::create(const EntrySpec &entry, const RankGroups &groups,
       return invalid("layer ", spec.index,
                      ": expected costs and experts that one rank holds whole, "
                      "got others");
-    Calibration calibration =
-        options.calibration ? *options.calibration : assumedCalibration(spec);
+    Calibration calibration = chooseCalibration(options.calibration, spec);
     Result<Topology> topology =
-        options.topology
-            ? Result<Topology>(*options.topology)
-            : describeNodes(calibration, groups.ranks, groups.groupSize);
+        chooseTopology(options.topology, calibration, groups);
     if (!topology.ok())
       return topology.status();
     Layer layer;
@@ -145,15 +142,16 @@ static double bestSeconds(LayerModel &model, const Placement &placement,
   double least = std::numeric_limits<double>::infinity();
   for (int count = 0; count <= int(first.size()); ++count)
     for (int degree : {1, 2, 4, 8})
-      least = std::min(least,
-                       model.predict({1, MOIRA_SCHEDULE_EQUAL, degree, 0, count})
-                           .seconds);
+      least = std::min(
+          least,
+          model.predict({1, MOIRA_SCHEDULE_EQUAL, degree, 0, count}).seconds);
   return least;
 }
 
-std::optional<std::vector<int32_t>>
-Rebalancing::swap(const Layer &layer, const Placement &now, LayerModel &model,
-                  int shadows) const {
+std::optional<std::vector<int32_t>> Rebalancing::swap(const Layer &layer,
+                                                      const Placement &now,
+                                                      LayerModel &model,
+                                                      int shadows) const {
   std::vector<int32_t> counts = layer.counts, current, proposed;
   for (int32_t &count : counts)
     count = int32_t(count / std::max<int64_t>(layer.steps, 1));
@@ -171,21 +169,21 @@ Rebalancing::swap(const Layer &layer, const Placement &now, LayerModel &model,
   if (swaps.empty() ||
       !after.set(now.constants(), proposed.data(), now.ranks()).ok())
     return std::nullopt;
-  double gain =
-      bestSeconds(model, now, current, counts, shadows) -
-      bestSeconds(model, after, proposed, counts, shadows);
+  double gain = bestSeconds(model, now, current, counts, shadows) -
+                bestSeconds(model, after, proposed, counts, shadows);
   // As if one move came after the other.
-  double moves = 2 * double(swaps.size()) *
-                 model.cluster().messageSeconds(0, now.ranks() - 1,
-                                                layer.stateBytes);
+  double moves =
+      2 * double(swaps.size()) *
+      model.cluster().messageSeconds(0, now.ranks() - 1, layer.stateBytes);
   if (!(gain * double(options.steps) > moves))
     return std::nullopt;
   return proposed;
 }
 
-std::optional<std::vector<int32_t>>
-Rebalancing::propose(size_t index, const Placement &now, LayerModel *model,
-                     int shadows) {
+std::optional<std::vector<int32_t>> Rebalancing::propose(size_t index,
+                                                         const Placement &now,
+                                                         LayerModel *model,
+                                                         int shadows) {
   Layer &layer = layers[index];
   if (model) {
     std::optional<std::vector<int32_t>> swapped =

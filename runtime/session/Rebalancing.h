@@ -50,9 +50,10 @@ public:
   /// With a model a step of the layer may shadow up to `shadows` experts: spare
   /// slots are theirs, and experts change owners (placement/OwnerSwaps.h) where
   /// it says that moves pay in `steps` steps. Its placement and loads change.
-  std::optional<std::vector<int32_t>>
-  propose(size_t layer, const Placement &now, LayerModel *model = nullptr,
-          int shadows = 0);
+  std::optional<std::vector<int32_t>> propose(size_t layer,
+                                              const Placement &now,
+                                              LayerModel *model = nullptr,
+                                              int shadows = 0);
 
 private:
   struct Layer {

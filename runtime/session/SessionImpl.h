@@ -16,6 +16,7 @@
 #include "session/Residuals.h"
 #include "session/Session.h"
 #include "session/Shadows.h"
+#include "session/SlotMoves.h"
 #include "session/StepContext.h"
 #include "session/StepPlan.h"
 
@@ -77,7 +78,13 @@ struct Session::Impl {
 
   // SessionMoves.cpp.
   Status moveWeights(int64_t layer, const std::vector<int32_t> &slotTable);
+  Status agree(uint64_t mine, const char *expected);
   Status agreeOnMove(const std::vector<std::vector<int32_t>> &tables);
+  Status agreeOnProposal(int entry, int64_t layer,
+                         const std::optional<std::vector<int32_t>> &table);
+  Result<std::vector<SlotMove>> movesOf(int row,
+                                        const std::vector<int32_t> &after);
+  Status checkStaging(const std::vector<std::vector<int32_t>> &tables);
   std::vector<std::pair<void *, int64_t>> keptOf(int row);
   Status moveRow(int row, const std::vector<int32_t> &after);
 

@@ -6,12 +6,23 @@
 #include "session/SessionImpl.h"
 
 #include "base/Hash.h"
-#include "session/SlotMoves.h"
 
 #include <algorithm>
 
 using namespace moira;
 using namespace moira::runtime;
+
+/// Fails where a rank has another number than rank 0.
+Status Session::Impl::agree(uint64_t mine, const char *expected) {
+  std::vector<uint64_t> all(step.context()->ranks);
+  MOIRA_RETURN_IF_ERROR(step.link().allGather(&mine, sizeof(mine), all.data()));
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      return Status(MOIRA_INVALID_ARGUMENT,
+                    concat("expected ", expected, ", got others on rank ", rank,
+                           " than on rank 0"));
+  return Status();
+}
 
 /// Fails where another rank moves to other tables, or keeps other states.
 Status
@@ -23,15 +34,7 @@ Session::Impl::agreeOnMove(const std::vector<std::vector<int32_t>> &tables) {
     const uint64_t kept[] = {keptOf(static_cast<int>(row)).size(), row};
     mine = hashBytes(kept, sizeof(kept), mine);
   }
-  std::vector<uint64_t> all(step.context()->ranks);
-  MOIRA_RETURN_IF_ERROR(step.link().allGather(&mine, sizeof(mine), all.data()));
-  for (size_t rank = 1; rank < all.size(); ++rank)
-    if (all[rank] != all[0])
-      return Status(MOIRA_INVALID_ARGUMENT,
-                    concat("expected the same tables and states on all ranks, "
-                           "got others on rank ",
-                           rank, " than on rank 0"));
-  return Status();
+  return agree(mine, "the same tables and states on all ranks");
 }
 
 /// All that belongs to a parameter's slots besides its bytes: the optimizer's
@@ -49,8 +52,9 @@ std::vector<std::pair<void *, int64_t>> Session::Impl::keptOf(int row) {
   return kept;
 }
 
-/// Moves one row's slots, and what belongs to them, to another table.
-Status Session::Impl::moveRow(int row, const std::vector<int32_t> &after) {
+/// What moves so that a row's slots hold what another table says.
+Result<std::vector<SlotMove>>
+Session::Impl::movesOf(int row, const std::vector<int32_t> &after) {
   const ParameterSpec &spec = manifest.parameters[row];
   int ranks = step.context()->ranks;
   const std::vector<int32_t> &table = parameters.table(row);
@@ -62,15 +66,52 @@ Status Session::Impl::moveRow(int row, const std::vector<int32_t> &after) {
   std::vector<int32_t> units = after;
   for (int64_t place = 0; after.empty() && place < ranks * spec.slices; ++place)
     units.push_back(place < spec.placement->units() ? int32_t(place) : -1);
-  SlotMover mover(listMoves(before, units), step.context()->rank);
+  return listMoves(before, units);
+}
+
+/// Fails where what arrives at a time, beside all that the session holds, would
+/// pass the memory limit. docs/placement.md has the formula.
+Status
+Session::Impl::checkStaging(const std::vector<std::vector<int32_t>> &tables) {
+  int64_t most = 0;
+  for (size_t i = 0; i < tables.size(); ++i) {
+    int row = static_cast<int>(i);
+    if (tables[i] == parameters.table(row))
+      continue;
+    Result<std::vector<SlotMove>> moves = movesOf(row, tables[i]);
+    if (!moves.ok())
+      return moves.status();
+    int64_t slotBytes = manifest.parameters[row].packedSliceBytes;
+    for (auto [data, bytes] : keptOf(row))
+      slotBytes = std::max(slotBytes, bytes);
+    most =
+        std::max(most, countArriving(*moves, step.context()->rank) * slotBytes);
+  }
+  int64_t peak = account->figures().total() + most;
+  if (account->limit() == 0 || peak <= account->limit())
+    return Status();
+  return Status(MOIRA_OUT_OF_MEMORY,
+                concat("expected a peak within the memory limit of ",
+                       account->limit(), " bytes, got a predicted peak of ",
+                       peak, " bytes (slots that arrive ", most, ")"));
+}
+
+/// Moves one row's slots, and what belongs to them, to another table.
+Status Session::Impl::moveRow(int row, const std::vector<int32_t> &after) {
+  Result<std::vector<SlotMove>> moves = movesOf(row, after);
+  if (!moves.ok())
+    return moves.status();
+  SlotMover mover(std::move(*moves), step.context()->rank, account);
   Result<void *> bytes = parameters.change(row);
   if (!bytes.ok())
     return bytes.status();
   std::vector<std::pair<void *, int64_t>> all = keptOf(row);
-  all.push_back({*bytes, spec.packedSliceBytes});
+  all.push_back({*bytes, manifest.parameters[row].packedSliceBytes});
   for (auto [data, slotBytes] : all) {
-    Result<int64_t> ticket =
-        step.link().moveSlots(mover.begin(data, slotBytes), row);
+    Result<const Pieces *> pieces = mover.begin(data, slotBytes);
+    if (!pieces.ok())
+      return pieces.status();
+    Result<int64_t> ticket = step.link().moveSlots(**pieces, row);
     MOIRA_RETURN_IF_ERROR(ticket.status());
     MOIRA_RETURN_IF_ERROR(step.link().wait(*ticket));
     mover.finish();
@@ -100,32 +141,52 @@ Status Session::countLoads(const std::string &entry,
   return Status();
 }
 
+/// Fails where another rank would move other weights, or none.
+Status Session::Impl::agreeOnProposal(
+    int entry, int64_t layer,
+    const std::optional<std::vector<int32_t>> &table) {
+  const int64_t head[] = {entry, layer, table.has_value()};
+  uint64_t mine = hashBytes(head, sizeof(head), 0);
+  if (table)
+    mine = hashBytes(table->data(), table->size() * sizeof(int32_t), mine);
+  return agree(mine, "the same entry and counted loads on all ranks");
+}
+
 Result<int64_t> Session::rebalance(const std::string &entry) {
   std::lock_guard<std::mutex> lock(impl->mutex);
-  Result<int> found = impl->findEntry(entry);
-  if (!found.ok())
-    return found.status();
-  Rebalancing *rebalancing = impl->rebalancings[*found].get();
-  if (!rebalancing)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("entry '", entry,
-                         "': expected one whose loads are counted "
-                         "(countLoads), got one whose are not"));
+  int index = -1;
+  // What is wrong on one rank all know at once, by steps of their own.
+  MOIRA_RETURN_IF_ERROR(impl->together([&]() -> Status {
+    Result<int> found = impl->findEntry(entry);
+    if (!found.ok())
+      return found.status();
+    if (!impl->rebalancings[*found])
+      return Status(MOIRA_INVALID_ARGUMENT,
+                    concat("entry '", entry,
+                           "': expected one whose loads are counted "
+                           "(countLoads), got one whose are not"));
+    index = *found;
+    return impl->agreeOnProposal(index, -1, std::nullopt);
+  }));
   int64_t moved = 0;
-  const Adaptation *adaptation = impl->adaptations[*found].get();
+  const Adaptation *adaptation = impl->adaptations[index].get();
   const int shadows = adaptation ? adaptation->maxShadows() : 0;
-  const std::vector<LayerSpec> &layers = impl->manifest.entries[*found].layers;
+  const std::vector<LayerSpec> &layers = impl->manifest.entries[index].layers;
   for (size_t i = 0; i < layers.size(); ++i) {
-    std::unique_ptr<LayerModel> model;
-    if (shadows > 0) {
-      Result<std::unique_ptr<LayerModel>> made = adaptation->makeModel(i);
-      if (!made.ok())
-        return made.status();
-      model = std::move(*made);
-    }
-    std::optional<std::vector<int32_t>> table =
-        rebalancing->propose(i, *impl->layerPlans.placement(layers[i].index),
-                             model.get(), shadows);
+    std::optional<std::vector<int32_t>> table;
+    MOIRA_RETURN_IF_ERROR(impl->together([&]() -> Status {
+      std::unique_ptr<LayerModel> model;
+      if (shadows > 0) {
+        Result<std::unique_ptr<LayerModel>> made = adaptation->makeModel(i);
+        if (!made.ok())
+          return made.status();
+        model = std::move(*made);
+      }
+      table = impl->rebalancings[index]->propose(
+          i, *impl->layerPlans.placement(layers[i].index), model.get(),
+          shadows);
+      return impl->agreeOnProposal(index, layers[i].index, table);
+    }));
     if (!table)
       continue;
     MOIRA_RETURN_IF_ERROR(
@@ -159,6 +220,7 @@ Status Session::Impl::moveWeights(int64_t layer,
       return all.status();
     next = std::move(*made);
     tables = std::move(*all);
+    MOIRA_RETURN_IF_ERROR(checkStaging(tables));
     return agreeOnMove(tables);
   }));
   Status status = together([&]() -> Status {

@@ -94,7 +94,7 @@ private:
   const EntrySpec *chooses = nullptr;
   StepPlan *given = nullptr;
   std::vector<moira_plan> *abiPlans = nullptr;
-  Placement step;   ///< of the group that is listed
+  Placement step; ///< of the group that is listed
   std::vector<Word> words;
 };
 

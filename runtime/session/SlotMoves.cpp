@@ -3,6 +3,8 @@
 
 #include "session/SlotMoves.h"
 
+#include <algorithm>
+
 using namespace moira;
 using namespace moira::runtime;
 
@@ -18,15 +20,23 @@ std::vector<SlotMove> runtime::listMoves(const Placement &before,
   return moves;
 }
 
-const Pieces &SlotMover::begin(void *newSlots, int64_t newBytes) {
+int64_t runtime::countArriving(const std::vector<SlotMove> &moves, int rank) {
+  return std::count_if(moves.begin(), moves.end(), [&](const SlotMove &move) {
+    return move.to.rank == rank;
+  });
+}
+
+Result<const Pieces *> SlotMover::begin(void *newSlots, int64_t newBytes) {
   slots = static_cast<char *>(newSlots);
   bytes = newBytes;
   pieces.clear();
-  size_t incoming = 0;
-  for (const SlotMove &move : moves)
-    incoming += move.to.rank == rank;
-  staging.resize(incoming * static_cast<size_t>(bytes));
-  char *next = staging.data();
+  staging = Storage(); // that of the kind before goes first
+  Result<Storage> made = Storage::allocate(account, MemoryKind::Workspace,
+                                           countArriving(moves, rank) * bytes);
+  if (!made.ok())
+    return made.status();
+  staging = std::move(*made);
+  char *next = static_cast<char *>(staging.data());
   for (const SlotMove &move : moves) {
     if (move.from.rank == rank)
       pieces.sends.push_back(
@@ -36,11 +46,11 @@ const Pieces &SlotMover::begin(void *newSlots, int64_t newBytes) {
     pieces.receives.push_back({move.from.rank, next, bytes});
     next += bytes;
   }
-  return pieces;
+  return &pieces;
 }
 
 void SlotMover::finish() {
-  const char *next = staging.data();
+  auto *next = static_cast<const char *>(staging.data());
   for (const SlotMove &move : moves) {
     if (move.to.rank != rank)
       continue;

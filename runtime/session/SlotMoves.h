@@ -7,6 +7,7 @@
 #ifndef MOIRA_RUNTIME_SESSION_SLOTMOVES_H
 #define MOIRA_RUNTIME_SESSION_SLOTMOVES_H
 
+#include "base/Memory.h"
 #include "collective/Placement.h"
 #include "collective/RaggedExchange.h"
 
@@ -25,26 +26,32 @@ struct SlotMove {
 std::vector<SlotMove> listMoves(const Placement &before,
                                 const std::vector<int32_t> &after);
 
+/// How many of these end on `rank`.
+int64_t countArriving(const std::vector<SlotMove> &moves, int rank);
+
 /// Carries moves out for memory of one kind after the other. Slots are read
-/// before any is written: units may change places.
+/// before any is written, since units may change places: what arrives stands
+/// beside them until then, counted as workspace.
 class SlotMover {
 public:
-  SlotMover(std::vector<SlotMove> moves, int rank)
-      : moves(std::move(moves)), rank(rank) {}
+  SlotMover(std::vector<SlotMove> moves, int rank,
+            std::shared_ptr<MemoryAccount> account)
+      : moves(std::move(moves)), rank(rank), account(std::move(account)) {}
 
   /// What this rank sends of `slots`, [slots, bytes], and receives beside them.
-  /// Valid until the next call.
-  const Pieces &begin(void *slots, int64_t bytes);
+  /// Valid until the next call. Fails where there is no memory for that.
+  Result<const Pieces *> begin(void *slots, int64_t bytes);
   /// Puts what has come in place.
   void finish();
 
 private:
   const std::vector<SlotMove> moves;
   const int rank;
+  const std::shared_ptr<MemoryAccount> account;
   char *slots = nullptr;
   int64_t bytes = 0;
   Pieces pieces;
-  std::vector<char> staging; ///< in the order of `moves` to this rank
+  Storage staging; ///< in the order of `moves` to this rank
 };
 
 } // namespace moira::runtime

@@ -12,11 +12,9 @@ using namespace moira;
 using namespace moira::runtime;
 
 static OrderedJson partsToJson(const PartSeconds &seconds) {
-  static const char *const names[MOIRA_PART_COUNT] = {
-      "other", "gate", "dispatch", "expert", "combine", "exchange"};
   OrderedJson parts = OrderedJson::object();
   for (int part = 0; part < MOIRA_PART_COUNT; ++part)
-    parts[names[part]] = seconds[part];
+    parts[partName(part)] = seconds[part];
   return parts;
 }
 

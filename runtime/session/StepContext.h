@@ -119,6 +119,7 @@ private:
   /// Whether transfers may use the step's memory now: waits for the device.
   bool settle(const char *function);
   void note(const char *function, const Status &status);
+  void noteTravel(const moira_plan &plan, const moira_exchange &exchange);
   void adapt(size_t place, int64_t experts, const int32_t *matrix);
   void gatherCounts(int64_t layer, int64_t experts, const int32_t *counts,
                     int32_t *matrix);

@@ -132,6 +132,19 @@ void StepContext::adapt(size_t place, int64_t experts, const int32_t *matrix) {
   steps.planned(place, chosen, decision.seconds, reasonName(decision.reason));
 }
 
+/// Tells who decides what an exchange of a forward step sends.
+void StepContext::noteTravel(const moira_plan &plan,
+                             const moira_exchange &exchange) {
+  if (!adaptation || exchange.chunk != 0 ||
+      exchange.direction != MOIRA_TO_EXPERTS)
+    return;
+  size_t place = size_t(&plan - ctx.plan);
+  const int32_t *counts =
+      gpu ? gpu->findCounts(exchange.counts) : exchange.counts;
+  if (counts && exchange.placement.experts == adaptation->experts(place))
+    adaptation->travelled(place, counts);
+}
+
 /// The same with counts and sizes on the device: what the host knows of them
 /// already, it does not wait for.
 int64_t StepContext::receiveSizesOnDevice(const moira_plan &plan,

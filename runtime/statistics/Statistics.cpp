@@ -79,17 +79,24 @@ LayerRow *StepRecorder::find(int64_t layer) {
   return nullptr;
 }
 
-/// Of what is charged now, for a trace.
-std::string StepRecorder::currentName() const {
+const char *runtime::partName(int part) {
   static const char *const names[MOIRA_PART_COUNT] = {
-      "dense", "gate", "dispatch", "expert", "combine", "exchange"};
+      "other", "gate", "dispatch", "expert", "combine", "exchange"};
+  return names[part];
+}
+
+/// Of what is charged now, for a trace, where layers stand beside dense parts.
+std::string StepRecorder::currentName() const {
+  auto name = [](int part) {
+    return part == MOIRA_PART_OTHER ? "dense" : partName(part);
+  };
   for (const LayerRow &layer : row.layers)
     for (int part = 0; part < MOIRA_PART_COUNT; ++part)
       if (current == &layer.seconds[part])
-        return "layer " + std::to_string(layer.layer) + " " + names[part];
+        return "layer " + std::to_string(layer.layer) + " " + name(part);
   for (int part = 0; part < MOIRA_PART_COUNT; ++part)
     if (current == &row.seconds[part])
-      return names[part];
+      return name(part);
   return "";
 }
 

@@ -20,6 +20,9 @@ namespace moira::runtime {
 
 using PartSeconds = std::array<double, MOIRA_PART_COUNT>;
 
+/// As files and tables name a part: "gate". Of MOIRA_PART_OTHER "other".
+const char *partName(int part);
+
 /// One layer in one step.
 struct LayerRow {
   int64_t layer = 0;

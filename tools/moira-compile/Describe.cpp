@@ -32,6 +32,14 @@ static std::string describeTensor(const TensorSpec &spec) {
   return spec.name.empty() ? type : spec.name + ": " + type;
 }
 
+/// Whose times are predicted.
+static std::string machineOf(const std::optional<Calibration> &calibration) {
+  if (!calibration)
+    return "an assumed machine (no --calibration)";
+  return calibration->machine.empty() ? "a measured machine"
+                                      : calibration->machine;
+}
+
 static llvm::Error
 describeVariants(const EntrySpec &entry,
                  const std::optional<Calibration> &calibration,
@@ -40,6 +48,11 @@ describeVariants(const EntrySpec &entry,
       predictVariants(entry, predictedRows, calibration);
   if (!predictions.ok())
     return toError(predictions.status());
+  if (!predictions->empty())
+    stream << "  predicted  on " << machineOf(calibration)
+           << ", for experts and exchanges of " << predictedRows
+           << " tokens a rank, spread evenly"
+           << (entry.backward.empty() ? "" : ", way back included") << '\n';
   for (auto [i, variant] : llvm::enumerate(entry.variants)) {
     stream << "  variant    " << variant.name << ", from " << variant.minRows
            << " rows, numerics " << variant.numerics
@@ -50,11 +63,6 @@ describeVariants(const EntrySpec &entry,
              << " and " << formatBytes((*predictions)[i].peakBytes);
     stream << '\n';
   }
-  if (!predictions->empty())
-    stream << "             predicted for experts and exchanges of "
-           << predictedRows << " tokens a rank, spread evenly, on "
-           << (calibration ? calibration->machine : "an assumed machine")
-           << (entry.backward.empty() ? "" : ", way back included") << '\n';
   return llvm::Error::success();
 }
 
@@ -184,10 +192,11 @@ static llvm::Error addPredictions(const Manifest &manifest,
     llvm::json::Object &item = *(*grid.getArray("entries"))[i].getAsObject();
     llvm::json::Array &variants = *item.getArray("variants");
     for (auto [v, one] : llvm::enumerate(*predictions))
-      (*variants[v].getAsObject())["predicted"] =
-          llvm::json::Object{{"rows", predictedRows},
-                             {"seconds", one.seconds},
-                             {"peak_bytes", one.peakBytes}};
+      (*variants[v].getAsObject())["predicted"] = llvm::json::Object{
+          {"machine", calibration ? calibration->machine : "assumed"},
+          {"rows", predictedRows},
+          {"seconds", one.seconds},
+          {"peak_bytes", one.peakBytes}};
   }
   return llvm::Error::success();
 }

@@ -7,6 +7,7 @@
 #include "Options.h"
 
 #include "io/AtomicFile.h"
+#include "moira/Conversion/Passes.h"
 #include "moira/JIT/HostCompiler.h"
 #include "moira/JIT/ParseProgram.h"
 #include "moira/JIT/Variants.h"
@@ -151,7 +152,7 @@ static llvm::Error qualify(mlir::ModuleOp source, mlir::ModuleOp merged,
   text = addOutcome(*text, *outcome);
   if (!text)
     return text.takeError();
-  merged->setAttr("moira.manifest",
+  merged->setAttr(mlir::moe::kManifestAttrName,
                   mlir::StringAttr::get(merged->getContext(), *text));
   return llvm::Error::success();
 }

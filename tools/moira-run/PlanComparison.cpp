@@ -17,10 +17,7 @@ using namespace moira::runtime;
 static SelectionSpace spaceOf(const EntrySpec &entry) {
   SelectionSpace space;
   for (const VariantSpec &variant : entry.variants) {
-    VariantChoice choice{variant.name, variant.copies,
-                         variant.schedule == "groups" ? MOIRA_SCHEDULE_GROUPS
-                                                      : MOIRA_SCHEDULE_EQUAL,
-                         variant.numerics, !variant.schedule.empty()};
+    VariantChoice choice = choiceOf(variant);
     bool known = llvm::any_of(space.variants, [&](const VariantChoice &other) {
       return other.copies == choice.copies && other.schedule == choice.schedule;
     });

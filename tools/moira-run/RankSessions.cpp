@@ -99,8 +99,7 @@ llvm::Error RankSessions::setRebalance(const std::string &entry,
   RebalanceOptions options;
   options.steps = steps; // until the next one
   for (auto &session : sessions)
-    if (Status status = session->countLoads(entry, options);
-        !status.ok())
+    if (Status status = session->countLoads(entry, options); !status.ok())
       return toError(status.within("--rebalance"));
   return llvm::Error::success();
 }

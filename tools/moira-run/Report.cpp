@@ -16,9 +16,6 @@ using namespace moira;
 using namespace moira::tools;
 using namespace moira::runtime;
 
-static constexpr const char *partNames[MOIRA_PART_COUNT] = {
-    "other", "gate", "dispatch", "expert", "combine", "exchange"};
-
 //===----------------------------------------------------------------------===//
 // Figures
 //===----------------------------------------------------------------------===//
@@ -70,7 +67,7 @@ shares(const PartSeconds &seconds) {
   std::vector<std::pair<const char *, double>> parts;
   for (int part = 0; part < MOIRA_PART_COUNT; ++part)
     if (seconds[part] > 0)
-      parts.emplace_back(partNames[part], seconds[part] / all);
+      parts.emplace_back(partName(part), seconds[part] / all);
   llvm::sort(parts,
              [](const auto &a, const auto &b) { return a.second > b.second; });
   return parts;

@@ -14,13 +14,10 @@ using namespace moira::tools;
 using namespace moira::runtime;
 namespace json = llvm::json;
 
-static constexpr const char *partNames[MOIRA_PART_COUNT] = {
-    "other", "gate", "dispatch", "expert", "combine", "exchange"};
-
 static json::Object partsToJson(const PartSeconds &seconds) {
   json::Object parts;
   for (int part = 0; part < MOIRA_PART_COUNT; ++part)
-    parts[partNames[part]] = seconds[part];
+    parts[partName(part)] = seconds[part];
   return parts;
 }
 

@@ -39,8 +39,7 @@ static std::string planOf(const EntrySpec &entry, const StepRow &row,
   for (const LayerSpec &spec : entry.layers)
     if (spec.index == layer.layer && spec.placement)
       candidate.plan.copies = spec.placement->copies;
-  candidate.plan.schedule = variant.schedule == "groups" ? MOIRA_SCHEDULE_GROUPS
-                                                         : MOIRA_SCHEDULE_EQUAL;
+  candidate.plan.schedule = variant.scheduleOfPlans();
   if (variant.copies >= 0)
     candidate.plan.copies = variant.copies;
   candidate.plan.degree = layer.plan.degree;

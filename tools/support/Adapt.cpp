@@ -158,9 +158,7 @@ static int findFixed(const std::vector<Candidate> &candidates,
                      : MOIRA_SCHEDULE_GROUPS;
   if (int index = entry.findVariant(variant); index >= 0) {
     copies = entry.variants[index].copies;
-    schedule = entry.variants[index].schedule == "groups"
-                   ? MOIRA_SCHEDULE_GROUPS
-                   : MOIRA_SCHEDULE_EQUAL;
+    schedule = entry.variants[index].scheduleOfPlans();
   }
   int best = 0, most = -1;
   for (size_t c = 0; c < candidates.size(); ++c) {
@@ -181,8 +179,7 @@ static std::string numericsOf(const Candidate &candidate,
                               const EntrySpec &entry) {
   for (const VariantSpec &variant : entry.variants)
     if (variant.copies == candidate.plan.copies &&
-        (variant.schedule == "groups") ==
-            (candidate.plan.schedule == MOIRA_SCHEDULE_GROUPS))
+        variant.scheduleOfPlans() == candidate.plan.schedule)
       return variant.numerics;
   return "";
 }

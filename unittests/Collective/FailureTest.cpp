@@ -322,6 +322,27 @@ TEST(Failure, InterruptEndsTheStep) {
       << outcomes[0].message;
 }
 
+/// Between a step that failed and the next one nobody waits: all learn of it as
+/// soon as somebody does.
+TEST(Failure, AnInterruptBetweenStepsIsNotLost) {
+  std::vector<Status> failed(2), interrupted(2);
+  expectRanks(2, {}, [&](Communicator &self) {
+    failed[self.rank()] = step(self, [&](Stage now) {
+      return now == BeforeThere && self.rank() == 1
+                 ? Status(MOIRA_FAILED, "wrong input")
+                 : Status();
+    });
+    if (self.rank() == 0)
+      self.interrupt();
+    interrupted[self.rank()] = step(self, fine);
+    return step(self, fine);
+  });
+  expectAll(failed, MOIRA_FAILED, "rank 1: wrong input");
+  EXPECT_EQ(interrupted[0].message, interrupted[1].message);
+  EXPECT_NE(interrupted[0].message.find("interrupted"), std::string::npos)
+      << interrupted[0].message;
+}
+
 TEST(Failure, FailureOfASubCommunicatorIsOne) {
   std::vector<Status> outcomes(4);
   CommunicatorOptions options;

@@ -173,6 +173,49 @@ TEST(JitCache, KeepsObjectsByContentAndOptions) {
   EXPECT_EQ(folder.objects().size(), 2u);
 }
 
+/// Takes ptxas's place while it is there: says a version, makes no code.
+struct StandInAssembler {
+  explicit StandInAssembler(llvm::StringRef folder) : path(folder) {
+    llvm::sys::path::append(path, "ptxas");
+    if (const char *before = getenv("MOIRA_PTXAS"))
+      given = before;
+    setenv("MOIRA_PTXAS", path.c_str(), 1);
+  }
+  ~StandInAssembler() {
+    given ? setenv("MOIRA_PTXAS", given->c_str(), 1) : unsetenv("MOIRA_PTXAS");
+  }
+  void setVersion(llvm::StringRef version) {
+    std::error_code error;
+    llvm::raw_fd_ostream(path, error) << "#!/bin/sh\necho " << version << "\n";
+    EXPECT_FALSE(error);
+    EXPECT_FALSE(
+        llvm::sys::fs::setPermissions(path, llvm::sys::fs::perms::owner_all));
+  }
+
+  llvm::SmallString<128> path;
+  std::optional<std::string> given;
+};
+
+TEST(JitCache, TellsAssemblersOfKernelsApart) {
+  TemporaryFolder folder;
+  StandInAssembler assembler(folder.path);
+  auto objects = [&](bool ptx, llvm::StringRef version) {
+    assembler.setVersion(version);
+    JitOptions options;
+    options.cacheDirectory = std::string(folder.path);
+    options.pipeline.device.ptx = ptx;
+    ProgramOrError program = compileText(doubling, options);
+    EXPECT_TRUE(bool(program)) << llvm::toString(program.takeError());
+    return folder.objects().size();
+  };
+  EXPECT_EQ(objects(false, "release 12.4"), 1u);
+  EXPECT_EQ(objects(false, "release 13.0"), 1u); // no kernels, no assembler
+  EXPECT_EQ(objects(true, "release 12.4"), 2u);
+  EXPECT_EQ(objects(true, "release 12.4"), 2u);
+  EXPECT_EQ(objects(true, "release 13.0"), 3u);
+  EXPECT_EQ(objects(true, "release 12.4"), 3u); // that is still there
+}
+
 TEST(JitCache, MakesDamagedObjectsAgain) {
   TemporaryFolder folder;
   JitOptions options;

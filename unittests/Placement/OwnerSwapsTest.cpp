@@ -18,9 +18,8 @@ namespace {
 /// Experts of a table [ranks, slots], each of them whole.
 Placement place(int ranks, int experts, const std::vector<int32_t> &table) {
   Placement placement;
-  Status status =
-      placement.set({experts, 1, 1, int32_t(table.size()) / ranks},
-                    table.data(), ranks);
+  Status status = placement.set({experts, 1, 1, int32_t(table.size()) / ranks},
+                                table.data(), ranks);
   EXPECT_TRUE(status.ok()) << status.message;
   return placement;
 }

@@ -24,6 +24,8 @@
 
 #include "Collective/Conformance.h"
 #include "Ranks/TransportCases.h"
+#include "Runtime/AgreeingRanks.h"
+#include "base/Hash.h"
 #include "collective/Connect.h"
 
 #include <chrono>
@@ -31,6 +33,7 @@
 #include <cstdio>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <set>
 #include <thread>
 
 using namespace moira;
@@ -70,6 +73,29 @@ static Communicator &ranks() {
 TEST(RanksOfACommunicator, Conformance) {
   Status status = test::testAll(ranks());
   ASSERT_TRUE(status.ok()) << status.message;
+}
+
+/// Ranks that are processes choose the same plans as long as they run, whatever
+/// their clocks say.
+TEST(RanksOfACommunicator, Adapt) {
+  if (ranks().ranks() != test::AdaptiveProgram::ranks)
+    return; // the program is for four
+  // scripts/check-all lets them run for longer.
+  const char *given = getenv("MOIRA_ADAPT_STEPS");
+  test::SeenPlans seen;
+  Status status =
+      test::runAgreeing(ranks(), given ? atoi(given) : 500, AdaptOptions(),
+                        /*failing=*/false, seen);
+  ASSERT_TRUE(status.ok()) << status.message;
+  uint64_t mine =
+      hashBytes(seen.candidates.data(), seen.candidates.size() * sizeof(int));
+  std::vector<uint64_t> all(ranks().ranks());
+  status = ranks().allGather(&mine, sizeof(mine), all.data());
+  ASSERT_TRUE(status.ok()) << status.message;
+  for (uint64_t other : all)
+    EXPECT_EQ(other, all[0]);
+  EXPECT_GE(
+      std::set<int>(seen.candidates.begin(), seen.candidates.end()).size(), 4u);
 }
 
 static Status moveMegabytes() {

@@ -4,12 +4,9 @@
 // Who decides for an entry, told directly: that all ranks choose the same
 // whatever they measure, and what is refused.
 
-#include "session/Adaptation.h"
 #include "Collective/Threads.h"
-#include "Runtime/AdaptiveProgram.h"
+#include "Runtime/AgreeingRanks.h"
 #include "Runtime/TestFiles.h"
-#include "base/Draws.h"
-#include "session/StepContext.h"
 
 #include <cmath>
 #include <csignal>
@@ -24,117 +21,26 @@ using namespace moira::test;
 namespace {
 
 using P = AdaptiveProgram;
-const std::vector<std::vector<int32_t>> evenTables(P::layers);
-
-std::unique_ptr<Adaptation> make(const Manifest &manifest,
-                                 const RankGroups &groups,
-                                 const AdaptOptions &options) {
-  auto made = Adaptation::create(manifest, 0, groups, evenTables, options);
-  EXPECT_OK(made.status());
-  return made.ok() ? std::move(*made) : nullptr;
-}
 
 Status refuse(const Manifest &manifest, const AdaptOptions &options = {},
               RankGroups groups = {0, P::ranks, 1}) {
-  return Adaptation::create(manifest, 0, groups, evenTables, options).status();
-}
-
-/// Times of a clock that nobody should trust.
-double distrusted(Draws &draws, double truth, int rank) {
-  switch (draws.below(12)) {
-  case 0:
-    return std::nan("");
-  case 1:
-    return std::numeric_limits<double>::infinity();
-  case 2:
-    return -truth;
-  case 3:
-    return 0;
-  case 4:
-    return truth * 1000;
-  default:
-    return truth * (1 + 0.2 * rank) * (0.5 + draws.uniform());
-  }
-}
-
-/// What a rank saw in many steps.
-struct Seen {
-  std::vector<int> candidates;
-  std::set<int> variants;
-};
-
-/// Steps of two layers over a real communicator, which itself refuses plans
-/// that differ. A rank may fail before it decides; all drop that step.
-Status drive(Communicator &group, const Manifest &manifest, int steps,
-             const AdaptOptions &options, Seen &seen) {
-  const int rank = group.rank();
-  auto adaptation = make(manifest, group.groups(), options);
-  if (!adaptation)
-    return Status(MOIRA_FAILED, "expected an adaptation");
-  const EntrySpec &entry = manifest.entries[0];
-  Draws own({uint32_t(rank), 99}, 0);
-  std::vector<int32_t> matrix(P::ranks * P::experts), counts(P::experts);
-  for (int step = 0; step < steps; ++step) {
-    bool fails = step % 997 == 500;
-    Status status = group.beginStep();
-    if (status.ok() && !(fails && rank == 2))
-      status = adaptation->next();
-    else if (status.ok())
-      status = Status(MOIRA_FAILED, "wrong input");
-    // Loads that stay for some steps, and jump.
-    Draws shared({uint32_t(step / 40), 5}, uint32_t(rank));
-    for (int layer = 0; status.ok() && layer < P::layers; ++layer) {
-      for (int32_t &count : counts)
-        count = int32_t(shared.below(layer ? 20 : 400));
-      counts[shared.below(P::experts)] += 500;
-      int variant = adaptation->variant(rank == 1 ? 2 : 100);
-      const AdaptedPlan &plan = adaptation->plan(layer);
-      RankRecord mine;
-      mine.program = 42;
-      mine.plan = hashPlanOf(
-          &entry, {uint32_t(variant), plan.degree, plan.exchange, 0, nullptr},
-          P::ranks);
-      mine.seconds = adaptation->seconds()[layer];
-      mine.variants = adaptation->mask();
-      status = group.gatherCounts(layer, P::experts, counts.data(), mine,
-                                  matrix.data());
-      if (!status.ok())
-        break;
-      status =
-          adaptation->gathered(layer, group.records(), matrix.data()).status();
-      seen.candidates.push_back(adaptation->decision(layer).candidate);
-      seen.variants.insert(variant / 2);
-    }
-    status = group.endStep(status);
-    if (fails == status.ok())
-      return fails ? Status(MOIRA_FAILED, "expected a failure") : status;
-    std::vector<double> seconds;
-    for (int layer = 0; layer < P::layers; ++layer)
-      seconds.push_back(distrusted(
-          own, 1e-5 * (1 + adaptation->decision(layer).candidate % 3), rank));
-    adaptation->finish(status.ok(), step, seconds, false);
-    // A rank now and then may not run a variant.
-    if (options.selection.lag == 0)
-      continue;
-    if (step % 500 == 250 + rank)
-      EXPECT_OK(adaptation->forbid("r1-decode", true));
-    if (step % 500 == 350 + rank)
-      EXPECT_OK(adaptation->forbid("r1-decode", false));
-  }
-  return Status();
+  return Adaptation::create(manifest, 0, groups,
+                            std::vector<std::vector<int32_t>>(P::layers),
+                            options)
+      .status();
 }
 
 void agree(int steps, const AdaptOptions &options, size_t least) {
-  Manifest manifest = P::manifest();
-  std::vector<Seen> seen(P::ranks);
+  std::vector<SeenPlans> seen(P::ranks);
   CommunicatorOptions grid;
   grid.ranksPerNode = 2;
   expectRanks(P::ranks, grid, [&](Communicator &group) {
-    return drive(group, manifest, steps, options, seen[group.rank()]);
+    return runAgreeing(group, steps, options, /*failing=*/true,
+                       seen[group.rank()]);
   });
   std::set<int> chosen(seen[0].candidates.begin(), seen[0].candidates.end());
   EXPECT_GE(chosen.size(), least);
-  for (const Seen &other : seen)
+  for (const SeenPlans &other : seen)
     if (options.selection.lag == 1)
       EXPECT_EQ(other.candidates, seen[0].candidates);
 }
@@ -161,7 +67,7 @@ TEST(Adaptation, LayersThatShareParametersHaveNoShadows) {
   auto most = [&](int lag) {
     AdaptOptions options;
     options.selection.lag = lag;
-    auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+    auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, options);
     int shadows = 0;
     for (const Candidate &candidate : adaptation->candidates())
       shadows = std::max(shadows, candidate.plan.shadows);
@@ -178,7 +84,7 @@ TEST(Adaptation, LayersThatShareParametersHaveNoShadows) {
 
 TEST(Adaptation, VariantsAreChosenByRowsWithinAGroup) {
   Manifest manifest = P::manifest();
-  auto adaptation = make(manifest, {0, P::ranks, 1}, {});
+  auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, {});
   ASSERT_OK(adaptation->force("r=1 groups"));
   ASSERT_OK(adaptation->next());
   EXPECT_EQ(manifest.entries[0].variants[adaptation->variant(3)].name,
@@ -195,7 +101,7 @@ TEST(Adaptation, AnnouncedTokensScaleLoads) {
   std::vector<double> expected;
   for (int64_t tokens : {int64_t(-1), int64_t(P::ranks * P::experts * 2),
                          int64_t(P::ranks * P::experts * 2000)}) {
-    auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+    auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, options);
     ASSERT_OK(adaptation->next());
     RankRecord record;
     record.variants = adaptation->mask();
@@ -214,7 +120,7 @@ TEST(Adaptation, AnnouncedTokensScaleLoads) {
 
 TEST(Adaptation, LayersMustTellTheirCounts) {
   Manifest manifest = P::manifest();
-  auto adaptation = make(manifest, {0, P::ranks, 1}, {});
+  auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, {});
   ASSERT_OK(adaptation->next());
   adaptation->finish(true, 0, {1, 1}, false);
   EXPECT_ERROR(adaptation->next(), MOIRA_FAILED,
@@ -226,7 +132,7 @@ TEST(Adaptation, QualifiedVariantsAlone) {
   Manifest manifest = P::manifest();
   AdaptOptions options;
   options.qualified = "target"; // those for few rows
-  auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+  auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, options);
   ASSERT_OK(adaptation->next());
   EXPECT_EQ(adaptation->mask(), 0b010101u);
   EXPECT_EQ(adaptation->variant(100) % 2, 0);
@@ -247,7 +153,7 @@ TEST(Adaptation, TimesOfStepsWithAWayBack) {
   back.name = "back";
   manifest.entries[0].backward = "back";
   manifest.entries.push_back(back);
-  auto adaptation = make(manifest, {0, P::ranks, 1}, {});
+  auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, {});
   auto known = [&] { return std::isfinite(adaptation->seconds()[1]); };
   ASSERT_OK(adaptation->next());
   adaptation->finish(true, 7, {1, 2}, true);
@@ -266,7 +172,7 @@ TEST(Adaptation, TimesOfStepsWithAWayBack) {
 TEST(Adaptation, TablesMustHaveRoomForShadows) {
   Manifest manifest = P::manifest();
   AdaptOptions options;
-  auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+  auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, options);
   std::set<int> shadows;
   for (const Candidate &candidate : adaptation->candidates())
     shadows.insert(candidate.plan.shadows);
@@ -279,7 +185,7 @@ TEST(Adaptation, TablesMustHaveRoomForShadows) {
                "layer 1: expected a slot table with room for the 1 shadows "
                "that may be chosen, got one for 0");
   options.maxShadows = 0;
-  adaptation = make(manifest, {0, P::ranks, 1}, options);
+  adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, options);
   EXPECT_OK(adaptation->setPlacement(1, full));
 }
 
@@ -289,7 +195,7 @@ TEST(Adaptation, LogsBeginWithThePlacement) {
   TestFolder folder;
   AdaptOptions options;
   options.flightLog = folder.path("log");
-  auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+  auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, options);
   const std::vector<int32_t> table = {7, 6, -1, 5, 4, -1, 3, 2, -1, 1, 0, -1};
   ASSERT_OK(adaptation->setPlacement(1, table));
   ASSERT_OK(adaptation->loadLearned(adaptation->saveLearned()));
@@ -307,7 +213,7 @@ TEST(Adaptation, LogThatCannotBeWrittenFailsOneStep) {
   TestFolder folder;
   AdaptOptions options;
   options.flightLog = folder.path("log");
-  auto adaptation = make(manifest, {0, P::ranks, 1}, options);
+  auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, options);
   auto *before = std::signal(SIGXFSZ, SIG_IGN);
   struct rlimit files;
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &files), 0);
@@ -361,7 +267,7 @@ TEST(Adaptation, RefusesWhatItCannotDecideFor) {
   EXPECT_ERROR(refuse(manifest, options), MOIRA_INVALID_ARGUMENT,
                "selection: expected a fixed candidate among those there are, "
                "got 1000");
-  auto adaptation = make(manifest, {0, P::ranks, 1}, {});
+  auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, {});
   EXPECT_ERROR(adaptation->force("r=9"), MOIRA_NOT_FOUND,
                "expected a candidate such as 'r=0', got 'r=9'");
   EXPECT_ERROR(adaptation->forbid("r9", true), MOIRA_NOT_FOUND,

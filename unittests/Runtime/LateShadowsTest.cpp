@@ -241,9 +241,9 @@ TEST(LateShadows, AReplayChoosesThemAgain) {
         const StepRow row = rank.row();
         for (const LayerRow &layer : row.layers)
           if (group.rank() == 0)
-            runs[run].push_back(concat(
-                row.variant, " ", layer.plan.degree, " ", layer.reason, " ",
-                layer.shadows.empty() ? -1 : layer.shadows[0]));
+            runs[run].push_back(
+                concat(row.variant, " ", layer.plan.degree, " ", layer.reason,
+                       " ", layer.shadows.empty() ? -1 : layer.shadows[0]));
       }
       if (run == 1) // any rank may be the first to fail
         EXPECT_NE(rank.step(0).message.find(
@@ -276,8 +276,7 @@ TEST(LateShadows, ExpertsChangeOwnersBesideThem) {
       // Experts 0 and 1, which stand on rank 0, in turn, and another one.
       auto steps = [&](int count) {
         for (int step = 0; step < count; ++step)
-          MOIRA_RETURN_IF_ERROR(
-              rank.step(step % 3 == 2 ? 5 : step % 3, step));
+          MOIRA_RETURN_IF_ERROR(rank.step(step % 3 == 2 ? 5 : step % 3, step));
         return Status();
       };
       MOIRA_RETURN_IF_ERROR(steps(12));

@@ -6,7 +6,6 @@
 #include "Collective/Threads.h"
 #include "Runtime/AdaptiveProgram.h"
 #include "base/Draws.h"
-#include "session/Rebalancing.h"
 #include "session/StepPlan.h"
 
 #include <algorithm>
@@ -348,47 +347,4 @@ TEST(ShadowSteps, SharedParametersStandInOnePlace) {
   ASSERT_OK(together->tables().status());
   EXPECT_EQ((*together->tables())[0], table);
   EXPECT_EQ(together->lastingTable(1), table);
-}
-
-/// Where all rows want two experts, others give their slots.
-TEST(ShadowSteps, ExpertsFollowTheirLoads) {
-  expectRanks(P::ranks, {}, [](Communicator &group) {
-    RankSession rank(group);
-    EXPECT_ERROR(rank.session->rebalance("main").status(),
-                 MOIRA_INVALID_ARGUMENT,
-                 "entry 'main': expected one whose loads are counted "
-                 "(countLoads), got one whose are not");
-    RebalanceOptions options;
-    options.threshold = 0.5;
-    EXPECT_ERROR(
-        rank.session->countLoads("main", options), MOIRA_INVALID_ARGUMENT,
-        "entry 'main': rebalance: expected a threshold of 1 or more, 0 "
-        "or more rounds and 1 or more steps, got 0.5, 16 and 100");
-    EXPECT_OK(rank.session->countLoads("main", RebalanceOptions()));
-    auto hot = [&](int seed) {
-      std::vector<float> x = P::rows(7, uint64_t(seed), /*skew=*/4);
-      std::vector<ResultTensor> results;
-      MOIRA_RETURN_IF_ERROR(
-          rank.session->invoke("main", {view(x, {7, P::features})}, results));
-      EXPECT_EQ(values(results[0]), P::expect(x));
-      return Status();
-    };
-    for (int seed = 0; seed < 5; ++seed)
-      MOIRA_RETURN_IF_ERROR(hot(seed));
-    Result<int64_t> moved = rank.session->rebalance("main");
-    MOIRA_RETURN_IF_ERROR(moved.status());
-    EXPECT_EQ(*moved, 2);
-    std::vector<int32_t> first = rank.session->slotTable(0),
-                         second = rank.session->slotTable(1);
-    EXPECT_GE(std::count(first.begin(), first.end(), 0), 2);
-    EXPECT_GE(std::count(second.begin(), second.end(), 3), 2);
-    MOIRA_RETURN_IF_ERROR(hot(9));
-    EXPECT_TRUE(rank.session->unbound().empty());
-    // Nothing new is known.
-    EXPECT_OK(rank.session->countLoads("main", RebalanceOptions()));
-    moved = rank.session->rebalance("main");
-    MOIRA_RETURN_IF_ERROR(moved.status());
-    EXPECT_EQ(*moved, 0);
-    return Status();
-  });
 }

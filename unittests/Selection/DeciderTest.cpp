@@ -89,18 +89,22 @@ TEST(Decider, AllRanksChooseTheSame) {
   int reasons[9] = {};
   for (int64_t step = 0; step < 10000; ++step) {
     told.draw(draws, step);
-    Explanation why;
     Result<Decision> first = ranks[0]->decide(told.record);
     uint64_t mask = told.variants[0] & told.variants[1] & told.variants[2] &
                     told.variants[3] & 15;
     if (!first.ok()) {
       ASSERT_EQ(mask, 0u) << first.status().message;
       ASSERT_FALSE(ranks[1]->decide(told.record).ok());
-      ASSERT_FALSE(ranks[2]->decide(told.record, &why).ok());
+      ASSERT_FALSE(ranks[2]->decide(told.record).ok());
+      ASSERT_TRUE(ranks[2]->explain().rows.empty());
       continue;
     }
     Decision second = *ranks[1]->decide(told.record);
-    Decision third = *ranks[2]->decide(told.record, &why);
+    Decision third = *ranks[2]->decide(told.record);
+    Explanation why = ranks[2]->explain();
+    ASSERT_EQ(why.step, step + 1);
+    ASSERT_EQ(why.decision.candidate, third.candidate);
+    ASSERT_EQ(why.rows.size(), used.size());
     ASSERT_EQ(first->candidate, second.candidate) << step;
     ASSERT_EQ(first->candidate, third.candidate) << step;
     ASSERT_EQ(first->seconds, second.seconds);
@@ -109,6 +113,11 @@ TEST(Decider, AllRanksChooseTheSame) {
     ASSERT_TRUE(mask >> chosen.variant & 1) << "not qualified";
     for (int k = 0; k < chosen.plan.shadows; ++k)
       ASSERT_EQ(first->shadows[k], third.shadows[k]);
+    // What is explained stands on its own.
+    ASSERT_EQ(why.shadows.size(),
+              third.shadows ? size_t(chosen.plan.shadows) : 0);
+    for (size_t k = 0; k < why.shadows.size(); ++k)
+      ASSERT_EQ(first->shadows[k], why.shadows[k]);
     ++used[first->candidate];
     ++reasons[int(first->reason)];
   }
@@ -195,8 +204,9 @@ TEST(Decider, Modes) {
   // the quick ones let through.
   options.mode = SelectionMode::Model;
   auto model = small.decider(options);
-  Explanation why;
-  Decision modelled = *model->decide(told.record, &why);
+  EXPECT_TRUE(model->explain().rows.empty()); // nothing decided yet
+  Decision modelled = *model->decide(told.record);
+  Explanation why = model->explain();
   EXPECT_EQ(modelled.reason, DecisionReason::Model);
   for (const Explanation::Row &row : why.rows)
     if (row.verdict == Explanation::Slower) {
@@ -324,12 +334,12 @@ TEST(Decider, Explains) {
   Told told(4, 8);
   std::fill(told.counts.begin(), told.counts.end(), 1000);
   told.variants[0] = 0b1011;
-  Explanation why;
   for (int64_t step = 0; step < 4; ++step) {
     told.record.step = step;
     told.record.timedStep = step - 1;
-    ASSERT_TRUE(decider->decide(told.record, &why).ok());
+    ASSERT_TRUE(decider->decide(told.record).ok());
   }
+  Explanation why = decider->explain();
   EXPECT_EQ(why.step, 4);
   int verdicts[6] = {};
   for (const Explanation::Row &row : why.rows) {

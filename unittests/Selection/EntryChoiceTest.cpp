@@ -169,8 +169,8 @@ TEST(EntryChoice, ALayersLogIsReplayedAlone) {
   std::vector<int> replayed;
   std::set<int> variants;
   Status status = log->replay(
-      *again, [&](const FlightLog::Entry &entry, const Explanation &made) {
-        replayed.push_back(made.decision.candidate);
+      *again, [&](const FlightLog::Entry &entry, const Decision &made) {
+        replayed.push_back(made.candidate);
         variants.insert(entry.variant);
       });
   ASSERT_TRUE(status.ok()) << status.message;

@@ -79,8 +79,8 @@ TEST(FlightLog, ReplaysARun) {
   auto again = run.machine.decider(log->options());
   std::vector<int> decisions;
   Status replayed =
-      log->replay(*again, [&](const auto &, const Explanation &why) {
-        decisions.push_back(why.decision.candidate);
+      log->replay(*again, [&](const auto &, const Decision &made) {
+        decisions.push_back(made.candidate);
       });
   ASSERT_TRUE(replayed.ok()) << replayed.message;
   EXPECT_EQ(decisions, run.decisions);

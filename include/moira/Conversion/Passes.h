@@ -14,6 +14,15 @@ class GPUModuleOp;
 
 namespace mlir::moe {
 
+/// Attributes of a module at the end of phase `target`: what the program says
+/// about itself (docs/bundle.md), and the code of its GPU modules, one after
+/// the other.
+inline constexpr llvm::StringLiteral kManifestAttrName = "moira.manifest";
+inline constexpr llvm::StringLiteral kGPUCodeAttrName = "moira.gpu_code";
+/// A number of the module that is added to those of its kernels: 0, until
+/// modules are put together (lib/JIT).
+inline constexpr llvm::StringLiteral kKernelBaseName = "moira_kernel_base";
+
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "moira/Conversion/Passes.h.inc"

@@ -51,6 +51,9 @@ struct Assembly {
 /// The assembler: $MOIRA_PTXAS, one on PATH, or that of /usr/local/cuda; ""
 /// when there is none.
 std::string findPtxas();
+/// Its path and what it says of its version: kernels that it makes may differ
+/// where this does. "" when there is none.
+std::string describePtxas();
 
 /// Assembles PTX. Fails when there is no ptxas, and with its first error.
 llvm::Expected<Assembly> assemblePTX(llvm::StringRef ptx,

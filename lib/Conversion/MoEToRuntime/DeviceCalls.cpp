@@ -6,6 +6,7 @@
 #include "AbiBuilder.h"
 #include "WorkspaceBound.h"
 
+#include "moira/Conversion/Passes.h"
 #include "moira/Dialect/NV/IR/NVDialect.h"
 #include "moira/device_abi.h"
 

@@ -18,12 +18,6 @@ namespace mlir::moe {
 
 class AbiBuilder;
 
-/// A number of the module that is added to those of its kernels: 0, until
-/// modules are put together (lib/JIT).
-inline constexpr llvm::StringLiteral kKernelBaseName = "moira_kernel_base";
-/// Attribute of a module: the code of its GPU modules, one after the other.
-inline constexpr llvm::StringLiteral kGPUCodeAttrName = "moira.gpu_code";
-
 /// The kernels of a module, by the number that launches call them by.
 class KernelTable {
 public:

@@ -419,6 +419,6 @@ void EmitEntries::runOnOperation() {
       function->setAttr("llvm.linkage", internal);
     }
   }
-  module->setAttr("moira.manifest",
+  module->setAttr(kManifestAttrName,
                   StringAttr::get(&getContext(), manifest.serialize()));
 }

@@ -3,6 +3,7 @@
 
 #include "DeviceCalls.h"
 
+#include "moira/Conversion/Passes.h"
 #include "moira/Dialect/NV/IR/NVDialect.h"
 #include "moira/device_abi.h"
 #include "moira/emulator_abi.h"
