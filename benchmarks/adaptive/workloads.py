@@ -41,8 +41,7 @@ def workloads(quick, tiny=False):
                 "--spare-slots", "4", "--variants",
                 "r=auto schedule=equal,groups rows=prefill"]
     seeds = HELD_OUT[:1] if tiny or quick else HELD_OUT
-    # Shadows by a step's own counts, and now and then other owners.
-    adapt = ["--lag", "0", "--rebalance", "50"]
+    adapt = ["--lag", "0"]  # shadows by a step's own counts
     even = [*training[:1], "6", *training[2:], "--loads", "uniform:11"]
     sizes = ["--steps", str(steps), "--tokens", "log-uniform:128-32768",
              "--vary", "factor=1,1.25,2,4", "--loads", "zipf:1:{seed}",
