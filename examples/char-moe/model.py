@@ -106,6 +106,22 @@ def windows(text, seed, step, batch):
     return rows[:, :-1], rows[:, 1:]
 
 
+def evaluate(model, text, first, batch, batches):
+    """The mean loss of the end of the text, from byte `first` on, in sequences
+    that follow each other, as moira-train evaluates it."""
+    count = min((len(text) - first - 1) // PLACES, batches * batch)
+    total = 0.0
+    for begin in range(0, count, batch):
+        rows = [numpy.frombuffer(text, dtype=numpy.uint8, count=PLACES + 1,
+                                 offset=first + row * PLACES)
+                for row in range(begin, min(begin + batch, count))]
+        rows = torch.from_numpy(numpy.stack(rows).astype(numpy.int64))
+        with torch.no_grad():
+            loss = model.loss(rows[:, :-1], rows[:, 1:])[0]
+        total += loss.item() * len(rows)
+    return total / count
+
+
 def write_fingerprints(model, path):
     """Of each gradient, experts put together, its norm and its product with a
     vector of the numbers -5..5: enough to compare by, and small."""
@@ -135,6 +151,10 @@ def main():
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--weight-decay", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--eval-share", type=float, default=0.0,
+                        help="evaluate this share, the end of the text, after "
+                             "the last step, and do not train on it")
+    parser.add_argument("--eval-batches", type=int, default=8)
     parser.add_argument("--curve", help="write step and loss here, as CSV")
     parser.add_argument("--gradients", help="write those of step 0 here")
     parser.add_argument("--fingerprints",
@@ -142,13 +162,15 @@ def main():
     options = parser.parse_args()
 
     text = b"".join(open(path, "rb").read() for path in options.text)
+    trained = len(text) - int(options.eval_share * len(text))
     model = CharMoE(options.weights)
     parameters = list(model.p.values())
     optimizer = torch.optim.AdamW(parameters, lr=options.lr,
                                   weight_decay=options.weight_decay)
     rows, begin = [], time.time()
     for step in range(options.steps):
-        tokens, targets = windows(text, options.seed, step, options.batch)
+        tokens, targets = windows(text[:trained], options.seed, step,
+                                  options.batch)
         loss, entropy, balance, _ = model.loss(tokens, targets)
         optimizer.zero_grad()
         loss.backward()
@@ -164,6 +186,10 @@ def main():
         if step % 20 == 0:
             print(f"step {step}: loss {loss.item():.6f}, "
                   f"{time.time() - begin:.1f} s", flush=True)
+    if trained < len(text):
+        loss = evaluate(model, text, trained, options.batch,
+                        options.eval_batches)
+        print(f"evaluation: loss {loss:.6f}", flush=True)
     if options.curve:
         with open(options.curve, "w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")

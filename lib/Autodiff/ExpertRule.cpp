@@ -12,6 +12,8 @@
 #include "Sizes.h"
 #include "Split.h"
 
+#include "moira/Dialect/MoE/Utils/Separability.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/ScopeExit.h"
 
@@ -35,6 +37,7 @@ private:
     bool isShared;
   };
 
+  void noteHidden();
   void addSeeds(Reverse &inner, Block &body);
   SmallVector<Output> collect(Reverse &inner);
   /// The values of the forward expert that stand for those kept of the body.
@@ -226,6 +229,13 @@ void ExpertRule::buildBackward(const Split &split, ArrayRef<Value> kept,
   }
   auto backward = ExpertOp::create(b, loc, types, rows, op.getSizes(),
                                    perExpert, shared, op.getLayerAttr());
+  if (std::optional<HiddenPlaces> known = getHiddenPlaces(op)) {
+    HiddenPlaces places;
+    for (Value argument : expertArgs)
+      places.push_back(
+          (*known)[cast<BlockArgument>(argument).getArgNumber() - numRows]);
+    setHiddenPlaces(backward, places);
+  }
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&backward.getBody());
   IRMapping mapping;
@@ -250,12 +260,27 @@ void ExpertRule::buildBackward(const Split &split, ArrayRef<Value> kept,
   }
 }
 
+/// Says on the expert which dims of its weights are hidden, for the sums of its
+/// extended form and of its gradient.
+void ExpertRule::noteHidden() {
+  if (getHiddenPlaces(op))
+    return;
+  Separability separability(op);
+  if (!separability.isSeparable())
+    return;
+  HiddenPlaces places;
+  for (BlockArgument argument : op.getPerExpertArgs())
+    places.push_back(separability.getPlace(argument));
+  setHiddenPlaces(op, places);
+}
+
 LogicalResult ExpertRule::apply() {
   for (OpResult result : op->getResults())
     if (op.isSum(result.getResultNumber()) && reverse.get(result))
       return op.emitOpError("expected rows as results to differentiate, got "
                             "sums over rows of ")
              << result.getType();
+  noteHidden();
   IRMapping mapping;
   scratch = cast<ExpertOp>(b.clone(*op, mapping));
   // Goes last: gradients that are not built yet refer to its values.

@@ -100,6 +100,17 @@ static void addNumbers(OpPassManager &manager) {
   manager.addNestedPass<func::FuncOp>(moe::createNumberLayersPass());
 }
 
+/// Gives sums over hidden dimensions of the oracle the order of blocks. With
+/// gradients after differentiation, which sums over them too.
+static void addCutHidden(OpPassManager &manager,
+                         const PipelineOptions &options) {
+  if (!options.oracle || options.hiddenBlocks <= 1)
+    return;
+  moe::CutHiddenPassOptions cut;
+  cut.blocks = options.hiddenBlocks;
+  manager.addNestedPass<func::FuncOp>(moe::createCutHiddenPass(cut));
+}
+
 /// One rank's program; or the counterpart that one rank runs.
 static void buildSharded(OpPassManager &manager,
                          const PipelineOptions &options) {
@@ -110,11 +121,8 @@ static void buildSharded(OpPassManager &manager,
     manager.addPass(createInlinerPass());
     manager.addPass(moe::createTokenBlocksPass(blocks));
   }
-  if (options.oracle && options.hiddenBlocks > 1) {
-    moe::CutHiddenPassOptions cut;
-    cut.blocks = options.hiddenBlocks;
-    manager.addNestedPass<func::FuncOp>(moe::createCutHiddenPass(cut));
-  }
+  if (!options.gradients)
+    addCutHidden(manager, options);
   if (!isSharded(options)) {
     manager.addPass(moe::createExpandLossesPass());
     return;
@@ -149,6 +157,7 @@ static void buildDifferentiated(OpPassManager &manager,
     manager.addPass(moe::createMergeReducesPass());
   }
   addCleanup(manager);
+  addCutHidden(manager, options);
 }
 
 /// Exchange, experts and exchange back in chunks.

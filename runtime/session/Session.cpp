@@ -354,8 +354,8 @@ Status Session::invoke(const std::string &entry,
                        std::vector<ResultTensor> &results) {
   std::lock_guard<std::mutex> lock(impl->mutex);
   Result<int> found = impl->findEntry(entry);
-  if (!found.ok())
-    return found.status();
+  if (!found.ok()) // the others have begun the step
+    return impl->together([&] { return found.status(); });
   const EntrySpec &spec = impl->manifest.entries[*found];
   std::vector<ResultTensor> filled = results;
   Status status = impl->together([&]() -> Status {

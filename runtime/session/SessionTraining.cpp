@@ -32,8 +32,8 @@ Status Session::forward(const std::string &entry,
                         std::shared_ptr<const Residuals> &residuals) {
   std::lock_guard<std::mutex> lock(impl->mutex);
   Result<int> found = impl->findEntry(entry);
-  if (!found.ok())
-    return found.status();
+  if (!found.ok()) // the others have begun the step
+    return impl->together([&] { return found.status(); });
   const EntrySpec &spec = impl->manifest.entries[*found];
   auto made = std::make_shared<Residuals>();
   std::vector<ResultTensor> filled = results;

@@ -13,7 +13,7 @@
 #col = affine_map<(m, n) -> (n)>
 
 // CHECK-LABEL: func.func @main
-// CHECK: %[[F:.*]]:2 = moe.expert rows(%{{.*}} : tensor<?x4xf32>) {{.*}} -> tensor<?x2xf32>, tensor<?x3xf32> {
+// CHECK: %[[F:.*]]:2 = moe.expert rows(%{{.*}} : tensor<?x4xf32>) {{.*}} -> tensor<?x2xf32>, tensor<?x3xf32> attributes {moe.hidden_places = array<i64: 0, 1, 0, 0, 1, 0, 1, 1, 0>} {
 // CHECK: %[[A:.*]] = linalg.matmul
 // CHECK: %[[Y:.*]] = linalg.matmul
 // CHECK: moe.yield %[[Y]], %[[A]] : tensor<?x2xf32>, tensor<?x3xf32>
@@ -25,7 +25,7 @@
 // CHECK-SAME: %[[D:[^:]*]]: tensor<?x2xf32> {moe.name = "d_result0"}
 // CHECK: %[[G:.*]]:4 = moe.expert rows(%[[X]], %[[A]], %[[D]] : tensor<?x4xf32>, tensor<?x3xf32>, tensor<?x2xf32>) groups(%[[SIZES]] : tensor<2xi32>)
 // CHECK-SAME: per_expert(%[[V]], %[[W]] : tensor<2x3x4xf32>, tensor<2x2x3xf32>)
-// CHECK-SAME: -> tensor<?x4xf32>, tensor<2x3x4xf32>, tensor<2x3xf32>, tensor<2x2x3xf32> {
+// CHECK-SAME: -> tensor<?x4xf32>, tensor<2x3x4xf32>, tensor<2x3xf32>, tensor<2x2x3xf32> attributes {moe.hidden_places = array<i64: 0, 1, 0, 1, 1, 0>} {
 // CHECK: ^bb0(%[[R:.*]]: tensor<?x4xf32>, %[[AE:.*]]: tensor<?x3xf32>, %[[DE:.*]]: tensor<?x2xf32>, %[[VE:.*]]: tensor<3x4xf32>, %[[WE:.*]]: tensor<2x3xf32>):
 // CHECK: %[[DH:.*]] = linalg.generic {{.*}} ins(%[[DE]], %[[WE]]
 // CHECK: %[[DA:.*]] = linalg.generic {{.*}} ins(%[[DH]], %[[AE]]
@@ -40,9 +40,9 @@
 // With recomputation the forward expert stays as it is.
 // AGAIN-LABEL: func.func @main(
 // AGAIN-SAME: moe.residuals = 2 : i64
-// AGAIN: %[[F:.*]] = moe.expert {{.*}} -> tensor<?x2xf32> {
+// AGAIN: %[[F:.*]] = moe.expert {{.*}} -> tensor<?x2xf32> attributes {moe.hidden_places = array<i64: {{.*}}>} {
 // AGAIN-LABEL: func.func @main_backward
-// AGAIN: %[[A:.*]] = moe.expert {{.*}} -> tensor<?x3xf32> {
+// AGAIN: %[[A:.*]] = moe.expert {{.*}} -> tensor<?x3xf32> attributes {moe.hidden_places = array<i64: {{.*}}>} {
 // AGAIN: linalg.matmul
 // AGAIN-NOT: linalg.matmul
 // AGAIN: moe.yield

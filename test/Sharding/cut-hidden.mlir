@@ -7,9 +7,9 @@
 // TWO: %[[H0:.*]] = tensor.extract_slice %[[H]][0, 0] [%{{.*}}, 8] [1, 1] : tensor<?x16xf32> to tensor<?x8xf32>
 // TWO: %[[D0:.*]] = tensor.extract_slice %[[D:.*]][0, 0] [6, 8] [1, 1] : tensor<6x16xf32> to tensor<6x8xf32>
 // TWO: %[[S0:.*]] = linalg.matmul {{.*}} ins(%[[H0]], %[[D0]] : tensor<?x8xf32>, tensor<6x8xf32>) outs(%[[START]] : tensor<?x6xf32>)
+// TWO: %[[ZERO:.*]] = linalg.fill
 // TWO: %[[H1:.*]] = tensor.extract_slice %[[H]][0, 8]
 // TWO: %[[D1:.*]] = tensor.extract_slice %[[D]][0, 8]
-// TWO: %[[ZERO:.*]] = linalg.fill
 // TWO: %[[S1:.*]] = linalg.matmul {{.*}} ins(%[[H1]], %[[D1]] : tensor<?x8xf32>, tensor<6x8xf32>) outs(%[[ZERO]] : tensor<?x6xf32>)
 // TWO: %[[SUM:.*]] = linalg.generic {{.*}} ins(%[[S0]], %[[S1]] : tensor<?x6xf32>, tensor<?x6xf32>)
 // TWO: arith.addf

@@ -174,12 +174,14 @@ GradientProgram::GradientProgram(const std::string &text,
   conformance::CompileOptions compile;
   compile.oracle = options.oracle;
   compile.optLevel = options.optLevel;
+  compile.hiddenBlocks = options.hiddenBlocks;
   auto program = conformance::compileText(joint.text, compile);
   if (!program)
     return;
   runner = std::make_unique<conformance::Runner>(program, options.threads);
   forward = joint.forward;
   numResults = joint.numResults;
+  hiddenBlocks = options.hiddenBlocks;
   argumentOf = joint.argumentOf;
 }
 
@@ -187,6 +189,7 @@ Outputs
 GradientProgram::runPlain(const std::vector<Argument> &arguments) const {
   conformance::CompileOptions compile;
   compile.oracle = true;
+  compile.hiddenBlocks = hiddenBlocks;
   auto program = conformance::compileText(forward, compile);
   return program ? conformance::Runner(program).run(arguments) : Outputs();
 }

@@ -19,6 +19,8 @@ struct GradientOptions {
   bool recompute = false;
   unsigned optLevel = 0;
   int threads = 1;
+  /// Blocks that hidden dimensions of experts are summed in.
+  int64_t hiddenBlocks = 1;
 };
 
 /// What one run gives: gradients in the order of the arguments that have one.
@@ -50,6 +52,7 @@ private:
   std::unique_ptr<conformance::Runner> runner;
   std::string forward;
   unsigned numResults = 0;
+  int64_t hiddenBlocks = 1;
   std::vector<unsigned> argumentOf;
 };
 

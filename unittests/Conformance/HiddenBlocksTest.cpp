@@ -111,6 +111,99 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{8, false}, std::pair{12, true},
                     std::pair{16, true}, std::pair{24, true}));
 
+/// Two products in one chain over hidden blocks of k, as a gradient of rows has
+/// them; the weights are those of the forward products, `[n, k]`, with the
+/// blocks in n, plain or packed.
+std::string chainedProgram(int64_t blocks, bool packed) {
+  const char *weights = "tensor<2x48x20xf32>";
+  std::string panels = llvm::formatv("tensor<2x{0}x20x16xf32>",
+                                     blocks * ((48 / blocks + 15) / 16));
+  std::string packs = llvm::formatv(
+      "  %pg = moe.pack %g nk {{hidden = #moe.hidden<{0} of n>} : {1} -> {2}\n"
+      "  %pu = moe.pack %u nk {{hidden = #moe.hidden<{0} of n>} : {1} -> {2}\n",
+      blocks, weights, panels);
+  std::string used = packed ? "weights(%pg, %pu : " + panels + ", " + panels +
+                                  ") transposed_panels"
+                            : std::string("weights(%g, %u : ") + weights +
+                                  ", " + weights + ") kn";
+  return llvm::formatv(
+      R"(func.func @main(%dg: tensor<?x48xf32>, %du: tensor<?x48xf32>,
+    %g: {0}, %u: {0}, %b: tensor<2x20xf32>, %sizes: tensor<2xi32>)
+    -> tensor<?x20xf32> {{
+{1}  %dx = moe.grouped_matmul rows(%dg, %du : tensor<?x48xf32>, tensor<?x48xf32>)
+      groups(%sizes : tensor<2xi32>) {2} chained bias(%b : tensor<2x20xf32>)
+      -> tensor<?x20xf32> attributes {{hidden = #moe.hidden<{3} of k>} {{
+  ^bb0(%sum: f32):
+    moe.yield %sum : f32
+  }
+  return %dx : tensor<?x20xf32>
+}
+)",
+      weights, packed ? packs : "", used, blocks);
+}
+
+/// Numbers in (-1, 1).
+Argument drawArgument(std::mt19937 &generator, const std::string &name,
+                      std::vector<int64_t> shape) {
+  std::uniform_real_distribution<float> draw(-1, 1);
+  Argument argument{name, "f32", std::move(shape), {}};
+  int64_t size = 1;
+  for (int64_t n : argument.shape)
+    size *= n;
+  for (int64_t i = 0; i < size; ++i)
+    argument.values.push_back(draw(generator));
+  return argument;
+}
+
+TEST(HiddenBlocksOfChains, AreAddedInPairs) {
+  std::mt19937 generator{19};
+  int64_t rows = kSizes[0] + kSizes[1];
+  std::vector<Argument> arguments{
+      drawArgument(generator, "dg", {rows, kK}),
+      drawArgument(generator, "du", {rows, kK}),
+      drawArgument(generator, "g", {kExperts, kK, kN}),
+      drawArgument(generator, "u", {kExperts, kK, kN}),
+      drawArgument(generator, "b", {kExperts, kN}),
+      {"sizes", "i32", {kExperts}, {kSizes[0] * 1.0, kSizes[1] * 1.0}}};
+  std::vector<double> uncut;
+  for (int64_t blocks : {1, 2, 3, 4, 6, 8, 12}) {
+    std::vector<double> expected;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t n = 0; n < kN; ++n) {
+        int64_t e = r < kSizes[0] ? 0 : 1, length = kK / blocks;
+        std::vector<float> sums;
+        for (int64_t block = 0; block < blocks; ++block) {
+          float sum = block == 0
+                          ? static_cast<float>(arguments[4].values[e * kN + n])
+                          : 0.0F;
+          for (int term : {0, 1})
+            for (int64_t k = block * length; k < (block + 1) * length; ++k)
+              sum = std::fma(
+                  static_cast<float>(arguments[term].values[r * kK + k]),
+                  static_cast<float>(
+                      arguments[2 + term].values[(e * kK + k) * kN + n]),
+                  sum);
+          sums.push_back(sum);
+        }
+        expected.push_back(addInPairs(sums));
+      }
+    if (blocks == 1)
+      uncut = expected;
+    else
+      EXPECT_NE(expected, uncut) << "numbers that show the order of sums";
+    for (bool oracle : {false, true})
+      for (bool packed : {false, true}) {
+        CompileOptions options;
+        options.oracle = oracle;
+        options.optLevel = 1;
+        Runner runner(compileText(chainedProgram(blocks, packed), options));
+        EXPECT_EQ(runner.run(arguments)[0].values(), expected)
+            << blocks << " blocks, " << (oracle ? "decomposed" : "kernels")
+            << (packed ? ", packed" : "");
+      }
+  }
+}
+
 /// An expert with a gate, a bias of each product and an activation; `start` is
 /// what its last product starts from.
 std::string expert(const std::string &start) {

@@ -123,6 +123,23 @@ TEST(SlotMoves, AMistakeOfOneRankEndsARebalanceOnAll) {
   });
 }
 
+/// Nor does anybody wait for a rank that runs an entry that is not there.
+TEST(SlotMoves, AnEntryThatOneRankDoesNotHaveFailsTheStep) {
+  expectRanks(P::ranks, patient(), [](Communicator &group) {
+    MovingSession rank(group);
+    std::vector<float> x = P::rows(2, 1, 0);
+    std::vector<ResultTensor> results;
+    Status status = rank->invoke(group.rank() == 3 ? "other" : "main",
+                                 {view(x, {2, P::features})}, results);
+    EXPECT_EQ(status.code, MOIRA_NOT_FOUND);
+    EXPECT_NE(status.message.find("rank 3: expected an entry of the program "
+                                  "('main'), got 'other'"),
+              std::string::npos)
+        << status.message;
+    return rank.hotStep();
+  });
+}
+
 /// A rank that has counted less would move nothing, while others wait for it.
 TEST(SlotMoves, RanksMustHaveCountedTheSame) {
   expectRanks(P::ranks, patient(), [](Communicator &group) {

@@ -75,9 +75,10 @@ void BlockedProduct::emitScratch(LoopBuilder &b) {
   int64_t panelSums = rowBlock * format.rowSums();
   sums = emitMemory(b, format.accumulator,
                     panelSums * (isWhole && !keepsSums() ? 1 : panelRange));
-  if (chains > 1 && !continues)
-    totals = emitMemory(b, format.accumulator,
-                        panelSums * panelRange * (pairLevels(chains) + 1));
+  if (chains > links)
+    totals =
+        emitMemory(b, format.accumulator,
+                   panelSums * panelRange * (pairLevels(chains / links) + 1));
 }
 
 /// A loop whose step is a value.
@@ -215,19 +216,27 @@ void BlockedProduct::fetchSource(LoopBuilder &b, const Item &item,
   call.aheadRun = source.run;
 }
 
-/// Adds the sums of a chain to those before it, in pairs, as a counter carries:
-/// level l of the totals holds 2^l chains until as many have followed. Beyond
-/// the last level, where their number is odd, sums are added in order.
 void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
                                  Value chain, Value offset) {
-  if (chains == 1)
-    return finishSums(panel, sums, offset);
-  if (continues) {
-    b.when(b.compare(arith::CmpIPredicate::eq, chain, b.index(chains - 1)),
-           [&] { finishSums(panel, sums, offset); });
-    return;
-  }
-  int64_t levels = pairLevels(chains);
+  int64_t blocks = chains / links;
+  auto finishBlock = [&](Value block) {
+    if (blocks == 1)
+      return finishSums(panel, sums, offset);
+    addInPairs(b, item, panel, block, blocks, offset);
+  };
+  if (links == 1)
+    return finishBlock(chain);
+  Value link = b.make<arith::RemUIOp>(chain, b.index(links));
+  b.when(b.compare(arith::CmpIPredicate::eq, link, b.index(links - 1)),
+         [&] { finishBlock(b.div(chain, b.index(links))); });
+}
+
+/// Adds the sums of a block to those before it, in pairs, as a counter carries:
+/// level l of the totals holds 2^l blocks until as many have followed. Beyond
+/// the last level, where their number is odd, sums are added in order.
+void BlockedProduct::addInPairs(LoopBuilder &b, const Item &item, Value panel,
+                                Value block, int64_t blocks, Value offset) {
+  int64_t levels = pairLevels(blocks);
   Value size = b.mul(item.rows, b.index(format.rowSums()));
   Value first = b.mul(b.sub(panel, item.begin), size);
   auto type = VectorType::get({format.lanes}, format.accumulator);
@@ -249,11 +258,11 @@ void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
         },
         format.lanes);
   };
-  // Whether the sums hold 2^level chains.
+  // Whether the sums hold 2^level blocks.
   auto reaches = [&](int64_t level) {
     int64_t count = int64_t{1} << level;
     return b.compare(arith::CmpIPredicate::eq,
-                     b.make<arith::RemUIOp>(chain, b.index(count)),
+                     b.make<arith::RemUIOp>(block, b.index(count)),
                      b.index(count - 1));
   };
   for (int64_t level = 0; level < levels; ++level) {
@@ -267,12 +276,12 @@ void BlockedProduct::finishPanel(LoopBuilder &b, const Item &item, Value panel,
   Value last = placeOf(levels);
   b.when(reaches(levels), [&] {
     b.when(
-        b.compare(arith::CmpIPredicate::ult, chain,
+        b.compare(arith::CmpIPredicate::ult, block,
                   b.index(int64_t{1} << levels)),
         [&] { move(Value(), Value(), totals, last); },
         [&] { move(totals, last, totals, last); });
   });
-  b.when(b.compare(arith::CmpIPredicate::eq, chain, b.index(chains - 1)),
+  b.when(b.compare(arith::CmpIPredicate::eq, block, b.index(blocks - 1)),
          [&] { finishSums(panel, totals, last); });
 }
 
@@ -313,11 +322,13 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
     call.fresh =
         b.compare(arith::CmpIPredicate::eq, b.add(range.begin, done), zero);
     Value isOld = b.integer(b.builder.getI1Type(), 0);
+    if (links > 1) {
+      Value link = b.make<arith::RemUIOp>(range.chain, b.index(links));
+      call.fresh = b.make<arith::AndIOp>(
+          call.fresh, b.compare(arith::CmpIPredicate::eq, link, zero));
+    }
     if (startSums)
-      call.fresh =
-          continues ? isOld : b.select(isFirstChain, isOld, call.fresh);
-    else if (continues)
-      call.fresh = b.make<arith::AndIOp>(call.fresh, isFirstChain);
+      call.fresh = b.select(isFirstChain, isOld, call.fresh);
     choosePrefetch(b, item, call, panel, range, done);
     Value isEnd =
         b.compare(arith::CmpIPredicate::uge,

@@ -44,9 +44,9 @@ public:
 
   /// Bytes of the copy that `findPanel` makes, of every block then; 0: none.
   int64_t scratchBytes = 0;
-  /// Whether a chain goes on from the sums of the one before, instead of being
-  /// added to them.
-  bool continues = false;
+  /// Neighbours among the chains, as many as divide them, each of which goes on
+  /// from the sums of the one before instead of being added to them.
+  int64_t links = 1;
 
   /// Writes the item's rows of a part of the contraction to the stage.
   std::function<void(StepRange, StagePlace)> stageRows;
@@ -88,9 +88,11 @@ public:
 private:
   void emitChain(LoopBuilder &b, Operation *op, const Item &item, Value chain);
   /// Whether sums of all panels are kept at a time whatever the parts.
-  bool keepsSums() const { return continues && chains > 1; }
+  bool keepsSums() const { return links > 1; }
   void finishPanel(LoopBuilder &b, const Item &item, Value panel, Value chain,
                    Value offset);
+  void addInPairs(LoopBuilder &b, const Item &item, Value panel, Value block,
+                  int64_t blocks, Value offset);
   void emitPanel(LoopBuilder &b, Operation *op, const Item &item, Value panel,
                  StepRange part);
   void fetchSource(LoopBuilder &b, const Item &item, TileCall &call,

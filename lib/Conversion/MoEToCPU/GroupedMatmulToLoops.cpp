@@ -171,21 +171,19 @@ private:
                          accumulator);
     };
     SmallVector<Value> arguments;
-    if (op.getChained()) {
-      Value sum = startOf(0);
-      for (unsigned i = 0; i < op.getWeights().size(); ++i)
-        sum = emitChain(i, zero, k, sum);
-      arguments.push_back(sum);
-    }
     int64_t blocks = op.getBlocks(HiddenDim::K);
-    for (unsigned i = 0; i < op.getWeights().size() && !op.getChained(); ++i) {
+    unsigned terms = op.getChained() ? op.getWeights().size() : 1;
+    for (unsigned i = 0; i < op.getWeights().size(); i += terms) {
       // One chain per hidden block, and their results added in pairs.
       SmallVector<Value> sums;
       Value size = arith::DivUIOp::create(b, k, constantIndex(b, blocks)),
             from = zero;
       for (int64_t block = 0; block < blocks; ++block) {
         Value to = arith::AddIOp::create(b, from, size);
-        sums.push_back(emitChain(i, from, to, block == 0 ? startOf(i) : none));
+        Value sum = block == 0 ? startOf(i) : none;
+        for (unsigned term = i; term < i + terms; ++term)
+          sum = emitChain(term, from, to, sum);
+        sums.push_back(sum);
         from = to;
       }
       for (; sums.size() % 2 == 0; sums.truncate(sums.size() / 2))

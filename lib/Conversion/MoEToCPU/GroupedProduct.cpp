@@ -59,7 +59,7 @@ GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
     : rewriter(rewriter), op(op), format(format),
       columnBlocks(op.getBlocks(HiddenDim::N)),
       parts(op.getBlocks(HiddenDim::K)),
-      chains(op.getChained() ? op.getRows().size() : parts),
+      terms(op.getChained() ? op.getRows().size() : 1), chains(parts * terms),
       steps(countSteps(op, format.pairs)),
       blockPanels(llvm::divideCeil(op.getN() / columnBlocks, format.width)),
       panels(columnBlocks * blockPanels),
@@ -70,7 +70,7 @@ GroupedProduct::GroupedProduct(PatternRewriter &rewriter, GroupedMatmulOp op,
       groups(emitGroups(ib, op)), rowBlocks(emitRowBlocks(ib, op, rowBlock)),
       b(rewriter, op.getLoc()),
       blocks(format, options, steps, rowBlock, mostPanels, chains) {
-  blocks.continues = op.getChained();
+  blocks.links = terms;
   if (format.pairs)
     recordNumerics(op);
 }
@@ -85,10 +85,16 @@ Value GroupedProduct::columnInBlock(Value panel) {
   return b.mul(panel, b.index(format.width));
 }
 
+Value GroupedProduct::partOf(Value chain) {
+  return terms == 1 ? chain : b.div(chain, b.index(terms));
+}
+
 Value GroupedProduct::chooseOf(Value chain, ValueRange values) {
-  Value chosen = values.front();
+  Value chosen = values.front(), term = chain;
+  if (parts > 1 && values.size() > 1)
+    term = b.make<arith::RemUIOp>(chain, b.index(terms));
   for (auto [i, value] : llvm::enumerate(values.drop_front()))
-    chosen = b.select(b.compare(arith::CmpIPredicate::eq, chain,
+    chosen = b.select(b.compare(arith::CmpIPredicate::eq, term,
                                 b.index(static_cast<int64_t>(i) + 1)),
                       value, chosen);
   return chosen;
@@ -126,7 +132,8 @@ void GroupedProduct::begin() {
 void GroupedProduct::finish(std::optional<FindFirst> findNext) {
   blocks.stageRows = [&](StepRange part, StagePlace place) {
     int64_t size = op.getK() / parts;
-    Value first = parts > 1 ? b.mul(part.chain, b.index(size)) : b.index(0);
+    Value first =
+        parts > 1 ? b.mul(partOf(part.chain), b.index(size)) : b.index(0);
     emitStageRows(
         b, format, chooseOf(part.chain, flat.rows), {first, size}, block.rows,
         [&](Value r) { return emitSourceRow(b, op, b.add(block.first, r)); },

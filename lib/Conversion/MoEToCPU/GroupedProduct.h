@@ -29,6 +29,9 @@ public:
   /// in the block.
   Value blockOf(Value panel);
   Value columnInBlock(Value panel);
+  /// The hidden block of the contraction that a chain belongs to: those of its
+  /// products follow one another.
+  Value partOf(Value chain);
   /// The one of `values`, of one type, that a chain of `chained` reads.
   Value chooseOf(Value chain, ValueRange values);
 
@@ -45,8 +48,8 @@ private:
   PatternRewriter &rewriter;
   GroupedMatmulOp op;
   TileFormat format;
-  int64_t columnBlocks, parts, chains, steps, blockPanels, panels, rowBlock,
-      mostPanels;
+  int64_t columnBlocks, parts, terms, chains, steps, blockPanels, panels,
+      rowBlock, mostPanels;
   ImplicitLocOpBuilder ib;
   FlatOperands flat;
   Groups groups;

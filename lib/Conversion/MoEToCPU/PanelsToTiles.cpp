@@ -55,7 +55,7 @@ LogicalResult PanelsToTiles::matchAndRewrite(GroupedMatmulOp op,
   auto findPlace = [&](Value expert, Value panel, Value chain, Value step) {
     Value row = b.add(b.mul(expert, b.index(expertPanels)), panel);
     if (form.blocksOfK > 1)
-      row = b.add(row, b.mul(chain, b.index(blockPanels)));
+      row = b.add(row, b.mul(product.partOf(chain), b.index(blockPanels)));
     row = b.add(b.mul(row, b.index(steps)), step);
     SmallVector<Value> read(panels);
     if (op.getChained())

@@ -66,7 +66,8 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
     PanelPlace place{{scratch}, b.index(0)};
     Value base = b.mul(product.block.expert, b.index(expertElements));
     // Of the hidden block of k or of n, whichever is cut.
-    Value block = form.blocksOfN > 1 ? range.chain : product.blockOf(panel);
+    Value block = form.blocksOfN > 1 ? product.partOf(range.chain)
+                                     : product.blockOf(panel);
     base = b.add(base, b.mul(block, b.index(blockElements)));
     Value source = product.chooseOf(range.chain, panels);
     emitTransposedPanel(b, format, source, base, steps, form.width,
@@ -83,7 +84,8 @@ TransposedToTiles::matchAndRewrite(GroupedMatmulOp op,
     PanelSource source;
     source.memref = product.chooseOf(range.chain, panels);
     Value base = b.mul(product.block.expert, b.index(expertElements));
-    Value block = form.blocksOfN > 1 ? range.chain : product.blockOf(panel);
+    Value block = form.blocksOfN > 1 ? product.partOf(range.chain)
+                                     : product.blockOf(panel);
     base = b.add(base, b.mul(block, b.index(blockElements)));
     Value first =
         b.div(b.mul(range.begin, b.index(factors)), b.index(form.width));

@@ -87,11 +87,11 @@ func.func @capacity(%ids: tensor<3x2xi32>, %counts: tensor<4xi32>) -> (tensor<3x
 
 // CHECK-LABEL: func @expert(
 // CHECK-SAME: %[[X:.*]]: tensor<?x8xf32>, %[[R:.*]]: tensor<?x8xf32>, %[[S:.*]]: tensor<4xi32>, %[[V:.*]]: tensor<4x8xf32>, %[[W:.*]]: tensor<4x8xf32>)
-// CHECK: moe.expert rows(%[[X]] : tensor<?x8xf32>) groups(%[[S]] : tensor<4xi32>) per_expert(%[[W]] : tensor<4x8xf32>) -> tensor<?x8xf32> attributes {layer = 1 : i64} {
+// CHECK: moe.expert rows(%[[X]] : tensor<?x8xf32>) groups(%[[S]] : tensor<4xi32>) per_expert(%[[W]] : tensor<4x8xf32>) -> tensor<?x8xf32> attributes {layer = 1 : i64, moe.hidden_places = array<i64: 0, 2, 1>} {
 // CHECK-NOT: math.tanh
 func.func @expert(%x: tensor<?x8xf32>, %r: tensor<?x8xf32>, %s: tensor<4xi32>, %v: tensor<4x8xf32>, %w: tensor<4x8xf32>) -> tensor<?x8xf32> {
   %y:2 = moe.expert rows(%x, %r : tensor<?x8xf32>, tensor<?x8xf32>) groups(%s : tensor<4xi32>)
-      per_expert(%v, %w : tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<?x8xf32>, tensor<?x8xf32> attributes {layer = 1 : i64} {
+      per_expert(%v, %w : tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<?x8xf32>, tensor<?x8xf32> attributes {layer = 1 : i64, moe.hidden_places = array<i64: -1, 1, 0, 0, 2, 1>} {
   ^bb0(%a: tensor<?x8xf32>, %b: tensor<?x8xf32>, %c: tensor<8xf32>, %d: tensor<8xf32>):
     %t = math.tanh %b : tensor<?x8xf32>
     %c0 = arith.constant 0 : index

@@ -128,3 +128,58 @@ func.func @shard_c2_kind(%w: tensor<2x8x8xf32> {moe.param = #moe.param<"w">, moe
 func.func @blocks_kind(%b: tensor<2xi32> {moe.blocks = 3 : i64}) {
   return
 }
+
+// -----
+
+func.func @hidden_places_count(%x: tensor<?x8xf32>, %s: tensor<4xi32>, %w: tensor<4x8xf32>) -> tensor<?x8xf32> {
+  // expected-error @+1 {{'moe.expert' op expected 'moe.hidden_places' on a moe.expert only, three numbers per per-expert operand, got array<i64: 0, 1>}}
+  %y = moe.expert rows(%x : tensor<?x8xf32>) groups(%s : tensor<4xi32>)
+      per_expert(%w : tensor<4x8xf32>) -> tensor<?x8xf32> attributes {moe.hidden_places = array<i64: 0, 1>} {
+  ^bb0(%r: tensor<?x8xf32>, %we: tensor<8xf32>):
+    moe.yield %r : tensor<?x8xf32>
+  }
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @hidden_places_kind(%x: tensor<?x8xf32>, %s: tensor<4xi32>, %w: tensor<4x8xf32>) -> tensor<?x8xf32> {
+  // expected-error @+1 {{'moe.expert' op expected 'moe.hidden_places' on a moe.expert only, three numbers per per-expert operand, got 3 : i64}}
+  %y = moe.expert rows(%x : tensor<?x8xf32>) groups(%s : tensor<4xi32>)
+      per_expert(%w : tensor<4x8xf32>) -> tensor<?x8xf32> attributes {moe.hidden_places = 3 : i64} {
+  ^bb0(%r: tensor<?x8xf32>, %we: tensor<8xf32>):
+    moe.yield %r : tensor<?x8xf32>
+  }
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @hidden_places_dim(%x: tensor<?x8xf32>, %s: tensor<4xi32>, %w: tensor<4x8xf32>) -> tensor<?x8xf32> {
+  // expected-error @+1 {{'moe.expert' op expected in 'moe.hidden_places' a static dim of whole parts for per-expert operand #0, 'tensor<4x8xf32>', got dim 1 of 1 parts}}
+  %y = moe.expert rows(%x : tensor<?x8xf32>) groups(%s : tensor<4xi32>)
+      per_expert(%w : tensor<4x8xf32>) -> tensor<?x8xf32> attributes {moe.hidden_places = array<i64: 1, 1, 0>} {
+  ^bb0(%r: tensor<?x8xf32>, %we: tensor<8xf32>):
+    moe.yield %r : tensor<?x8xf32>
+  }
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @hidden_places_parts(%x: tensor<?x8xf32>, %s: tensor<4xi32>, %w: tensor<4x8xf32>) -> tensor<?x8xf32> {
+  // expected-error @+1 {{'moe.expert' op expected in 'moe.hidden_places' a static dim of whole parts for per-expert operand #0, 'tensor<4x8xf32>', got dim 0 of 3 parts}}
+  %y = moe.expert rows(%x : tensor<?x8xf32>) groups(%s : tensor<4xi32>)
+      per_expert(%w : tensor<4x8xf32>) -> tensor<?x8xf32> attributes {moe.hidden_places = array<i64: 0, 3, 0>} {
+  ^bb0(%r: tensor<?x8xf32>, %we: tensor<8xf32>):
+    moe.yield %r : tensor<?x8xf32>
+  }
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{'func.func' op expected 'moe.hidden_places' on a moe.expert only, three numbers per per-expert operand, got array<i64>}}
+func.func @hidden_places_op() attributes {moe.hidden_places = array<i64>} {
+  return
+}

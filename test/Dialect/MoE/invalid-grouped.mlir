@@ -747,8 +747,8 @@ func.func @grouped_c4_chained(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor
 // -----
 
 func.func @grouped_c7_chained(%x: tensor<?x8xf32>, %n: tensor<4xi32>, %w: tensor<4x16x8xf32>) {
-  // expected-error @+1 {{'moe.grouped_matmul' op expected no hidden blocks of k with chained, got #moe.hidden<2 of k>}}
-  %0 = moe.grouped_matmul rows(%x, %x : tensor<?x8xf32>, tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w, %w : tensor<4x16x8xf32>, tensor<4x16x8xf32>) nk chained -> tensor<?x16xf32> attributes {hidden = #moe.hidden<2 of k>} {
+  // expected-error @+1 {{'moe.grouped_matmul' op expected a dimension k that is a multiple of 3 hidden blocks, got 8}}
+  %0 = moe.grouped_matmul rows(%x, %x : tensor<?x8xf32>, tensor<?x8xf32>) groups(%n : tensor<4xi32>) weights(%w, %w : tensor<4x16x8xf32>, tensor<4x16x8xf32>) nk chained -> tensor<?x16xf32> attributes {hidden = #moe.hidden<3 of k>} {
   ^bb0(%a: f32):
     moe.yield %a : f32
   }

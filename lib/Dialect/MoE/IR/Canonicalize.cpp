@@ -4,7 +4,7 @@
 // Canonicalisations: operands that say nothing, results that nobody reads, and
 // programs without tokens. Only the tensor form is rewritten.
 
-#include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Dialect/MoE/IR/HiddenPlaces.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -299,12 +299,20 @@ static LogicalResult dropDeadOfExpert(ExpertOp op, PatternRewriter &rewriter) {
     return failure();
   if (results.empty()) // the op itself is dead
     return failure();
+  std::optional<HiddenPlaces> known = getHiddenPlaces(op);
+  HiddenPlaces places;
+  if (known)
+    for (auto [place, argument] : llvm::zip(*known, op.getPerExpertArgs()))
+      if (!dead.test(argument.getArgNumber()))
+        places.push_back(place);
   rewriter.modifyOpInPlace(yield, [&] { yield->setOperands(yielded); });
   rewriter.modifyOpInPlace(op, [&] { body.eraseArguments(dead); });
   auto smaller =
       ExpertOp::create(rewriter, op.getLoc(), types, rows, op.getSizes(),
                        perExpert, shared, op.getLayerAttr());
   smaller->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  if (known)
+    setHiddenPlaces(smaller, places);
   rewriter.inlineRegionBefore(op.getBody(), smaller.getBody(),
                               smaller.getBody().end());
   for (auto [result, replacement] : llvm::zip(results, smaller.getResults()))

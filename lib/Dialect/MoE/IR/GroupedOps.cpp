@@ -221,9 +221,6 @@ LogicalResult GroupedMatmulOp::verify() {
   // getK() reads the weights, which are to be checked here.
   int64_t experts = getNumExperts(), n = getN(), k = rows.getShape().back();
   // grouped_c7
-  if (getChained() && getBlocks(HiddenDim::K) > 1)
-    return emitOpError("expected no hidden blocks of k with chained, got ")
-           << *getHidden();
   if (failed(verifyHidden(*this, getHidden(), n, k)))
     return failure();
   // grouped_c2

@@ -3,6 +3,8 @@
 
 #include "moira/Dialect/MoE/IR/MoEDialect.h"
 
+#include "moira/Dialect/MoE/IR/HiddenPlaces.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -138,6 +140,8 @@ LogicalResult MoEDialect::verifyOperationAttribute(Operation *op,
   }
   if (name == kBackwardAttrName || name == kResidualsAttrName)
     return verifyBackward(op, attribute);
+  if (name == kHiddenPlacesAttrName)
+    return detail::verifyHiddenPlaces(op, attribute.getValue());
   // Notes that passes leave for each other.
   if (llvm::is_contained({"moe.abi", "moe.cost", "moe.costs",
                           "moe.flops_per_token", "moe.kind", "moe.layers",

@@ -104,7 +104,7 @@ private:
     Mismatch mismatch{expert, ""};
     std::optional<Separability> separability;
     int64_t blocks = 1;
-    if (hiddenBlocks > 1 && !expert.hasSums()) {
+    if (hiddenBlocks > 1) {
       separability.emplace(expert);
       if (separability->isSeparable())
         blocks = countHiddenBlocks(expert, *separability, hiddenBlocks);

@@ -73,39 +73,71 @@ static Value createZeros(OpBuilder &builder, Location loc, Value like) {
   return linalg::FillOp::create(builder, loc, zero, empty).getResult(0);
 }
 
-/// Replaces the product by the sum of one product per block.
-static void cutProduct(RewriterBase &rewriter, const LastProduct &product,
-                       int64_t hidden, int64_t blocks) {
+/// Clones the sum over one block of its loop, from `init` on.
+static Value cloneBlock(RewriterBase &rewriter, const LastProduct &product,
+                        Value init, int64_t begin, int64_t size) {
   linalg::LinalgOp op = product.op;
-  Location loc = op.getLoc();
-  rewriter.setInsertionPoint(op);
+  IRMapping mapping;
+  for (OpOperand *operand : op.getDpsInputOperands()) {
+    AffineMap map = op.getMatchingIndexingMap(operand);
+    std::optional<unsigned> dim =
+        map.getResultPosition(getAffineDimExpr(product.loop, op.getContext()));
+    if (dim)
+      mapping.map(operand->get(), sliceDim(rewriter, op.getLoc(),
+                                           operand->get(), *dim, begin, size));
+  }
+  mapping.map(op.getDpsInits()[0], init);
+  return rewriter.clone(*op, mapping)->getResult(0);
+}
+
+/// Replaces a chain, of sums that each go on from the one before, by the sum of
+/// one chain per block.
+static void cutChain(RewriterBase &rewriter, ArrayRef<LastProduct> chain,
+                     int64_t hidden, int64_t blocks) {
+  linalg::LinalgOp first = chain.front().op, end = chain.back().op;
+  Location loc = end.getLoc();
+  rewriter.setInsertionPoint(end);
   int64_t size = hidden / blocks;
+  Value init = first.getDpsInits()[0];
   SmallVector<Value> sums;
   for (int64_t block = 0; block < blocks; ++block) {
-    IRMapping mapping;
-    for (OpOperand *operand : op.getDpsInputOperands()) {
-      AffineMap map = op.getMatchingIndexingMap(operand);
-      std::optional<unsigned> dim = map.getResultPosition(
-          getAffineDimExpr(product.loop, op.getContext()));
-      mapping.map(operand->get(), sliceDim(rewriter, loc, operand->get(), *dim,
-                                           block * size, size));
-    }
-    Value init = op.getDpsInits()[0];
-    if (block > 0)
-      mapping.map(init, createZeros(rewriter, loc, init));
-    sums.push_back(rewriter.clone(*op, mapping)->getResult(0));
+    Value sum = block == 0 ? init : createZeros(rewriter, loc, init);
+    for (const LastProduct &product : chain)
+      sum = cloneBlock(rewriter, product, sum, block * size, size);
+    sums.push_back(sum);
   }
-  SmallVector<OpFoldResult> sizes =
-      tensor::getMixedSizes(rewriter, loc, op.getDpsInits()[0]);
-  rewriter.replaceOp(op, addInPairs(rewriter, loc, sums, sizes));
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, init);
+  rewriter.replaceOp(end, addInPairs(rewriter, loc, sums, sizes));
+  for (const LastProduct &product : llvm::reverse(chain.drop_back()))
+    rewriter.eraseOp(product.op);
 }
 
 void mlir::moe::cutLastProducts(RewriterBase &rewriter,
                                 const Separability &separability,
                                 int64_t blocks) {
   OpBuilder::InsertionGuard guard(rewriter);
-  for (LastProduct product : separability.getLastProducts())
-    cutProduct(rewriter, product, separability.getHiddenSize(), blocks);
+  llvm::MapVector<Operation *, LastProduct> left;
+  for (const LastProduct &product : separability.getLastProducts())
+    left[product.op] = product;
+  // The one that `op` alone goes on from.
+  auto getPrevious = [&](linalg::LinalgOp op) -> Operation * {
+    Value init = op.getDpsInits()[0];
+    Operation *previous = init.getDefiningOp();
+    return init.hasOneUse() && left.contains(previous) ? previous : nullptr;
+  };
+  llvm::SmallPtrSet<Operation *, 4> inside;
+  for (auto &[op, product] : left)
+    if (Operation *previous = getPrevious(product.op))
+      inside.insert(previous);
+  for (auto &[op, product] : left) {
+    if (inside.contains(op))
+      continue;
+    SmallVector<LastProduct> chain{product};
+    while (Operation *previous = getPrevious(chain.back().op))
+      chain.push_back(left[previous]);
+    std::reverse(chain.begin(), chain.end());
+    cutChain(rewriter, chain, separability.getHiddenSize(), blocks);
+  }
 }
 
 int64_t mlir::moe::countHiddenBlocks(ExpertOp expert,

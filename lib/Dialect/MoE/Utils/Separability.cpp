@@ -5,7 +5,8 @@
 // between is the tail. Then the hidden dimension spreads from the products'
 // operands to every value that shares it, until each is explained: by an op
 // that treats it element by element, by a first product, or by an argument that
-// can be cut.
+// can be cut. Where the op says which dims of its weights are hidden, it
+// spreads from those.
 
 #include "moira/Dialect/MoE/Utils/Separability.h"
 
@@ -59,16 +60,40 @@ Separability::Separability(ExpertOp expert) : expert(expert) {
                        [&](Value value) { return known->contains(value); }))
         known->insert_range(op.getResults());
   Operation *yield = expert.getBody().front().getTerminator();
-  for (Value value : yield->getOperands())
-    findLastProducts(value);
-  if (last.empty())
-    block(yield, "no product with an expert's own weight comes before it");
+  if (std::optional<HiddenPlaces> known = getHiddenPlaces(expert)) {
+    startFrom(*known);
+  } else {
+    for (Value value : yield->getOperands())
+      findLastProducts(value);
+    if (last.empty())
+      block(yield, "no product with an expert's own weight comes before it");
+  }
   for (LastProduct &product : last)
     if (!obstacle)
       traceStart(product);
   while (!obstacle && !worklist.empty()) {
     follow(worklist.pop_back_val());
   }
+}
+
+void Separability::startFrom(ArrayRef<std::optional<HiddenPlace>> known) {
+  isKnown = true;
+  // Sums for tokens' ranks to add are found before differentiation.
+  blockCopies(expert, "it is part of a gradient");
+  for (auto [argument, place] : llvm::zip(expert.getPerExpertArgs(), known)) {
+    if (!place)
+      continue;
+    auto type = cast<RankedTensorType>(argument.getType());
+    int64_t size = type.getDimSize(place->dim) / place->parts;
+    if (hidden != 0 && hidden != size)
+      return block(expert, "its operands have hidden dimensions of " +
+                               Twine(hidden) + " and " + Twine(size) +
+                               " elements");
+    hidden = size;
+    mark(argument, *place, expert);
+  }
+  if (hidden == 0)
+    block(expert, "none of its operands has the hidden dimension");
 }
 
 //===----------------------------------------------------------------------===//
@@ -85,6 +110,45 @@ static bool isSumOfProducts(linalg::LinalgOp op) {
                  .getDefiningOp<math::FmaOp>();
   return fma && op.getNumDpsInits() == 1 &&
          fma.getC() == op.getBlock()->getArguments().back();
+}
+
+/// Whether `op` adds something to what it starts from.
+static bool isSum(linalg::LinalgOp op) {
+  if (isSumOfProducts(op))
+    return true;
+  if (op.getNumDpsInits() != 1)
+    return false;
+  Value sum = op.getBlock()->getArguments().back();
+  auto add = op.getBlock()
+                 ->getTerminator()
+                 ->getOperand(0)
+                 .getDefiningOp<arith::AddFOp>();
+  return add && sum.hasOneUse() && (add.getLhs() == sum || add.getRhs() == sum);
+}
+
+void Separability::addSum(linalg::LinalgOp op, unsigned loop,
+                          HiddenPlace place) {
+  if (llvm::any_of(last, [&](LastProduct &known) {
+        return known.op == op && known.loop == loop;
+      }))
+    return;
+  auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!type || type.hasStaticShape())
+    return; // one over rows too, of which each shard has its own
+  if (place.parts != 1 || op.getNumReductionLoops() != 1 || !isSum(op))
+    return block(op, "it reduces over the hidden dimension");
+  last.push_back({op, loop, {}});
+  for (OpOperand *operand : op.getDpsInputOperands()) {
+    AffineMap map = op.getMatchingIndexingMap(operand);
+    if (!map.isFunctionOfDim(loop))
+      continue;
+    std::optional<unsigned> position =
+        map.getResultPosition(getAffineDimExpr(loop, op->getContext()));
+    if (!position || map.dropResult(*position).isFunctionOfDim(loop))
+      return block(op, "it does not read the hidden dimension element by "
+                       "element");
+    markOperand(*operand, {*position});
+  }
 }
 
 bool Separability::isProduct(linalg::LinalgOp op) const {
@@ -195,7 +259,7 @@ void Separability::mark(Value value, HiddenPlace place, Operation *by) {
   if (!inserted)
     return;
   if (auto argument = dyn_cast<BlockArgument>(value)) {
-    if (llvm::is_contained(expert.getRowArgs(), argument))
+    if (!isKnown && llvm::is_contained(expert.getRowArgs(), argument))
       return block(by, "the dimension that it sums over is that of the rows");
     if (llvm::is_contained(expert.getSharedArgs(), argument))
       return block(by, "its operand is shared by the experts, so that it "
@@ -222,6 +286,8 @@ void Separability::follow(Value value) {
 void Separability::visitLinalg(linalg::LinalgOp op, unsigned loop,
                                HiddenPlace place) {
   if (op.getIteratorTypesArray()[loop] != utils::IteratorType::parallel) {
+    if (isKnown)
+      return addSum(op, loop, place);
     bool isLast = llvm::any_of(last, [&](LastProduct &product) {
       return product.op == op && product.loop == loop;
     });
@@ -302,7 +368,7 @@ void Separability::visit(Operation *op, Value value, OpOperand *operand) {
     return mark(result, place, op);
   }
   if (isa<YieldOp>(op))
-    return block(op, "it yields the hidden dimension");
+    return isKnown ? void() : block(op, "it yields the hidden dimension");
   block(op, "it does not treat the hidden dimension element by element");
 }
 

@@ -22,8 +22,8 @@ Value addInPairs(OpBuilder &builder, Location loc, ValueRange parts,
 /// over all.
 bool isSubtree(int64_t blocks, int64_t group);
 
-/// Replaces each last product by the sum of one product per block; `blocks`
-/// divide the hidden dimension.
+/// Replaces each last product, or chain of them, by the sum of one per block;
+/// `blocks` divide the hidden dimension.
 void cutLastProducts(RewriterBase &rewriter, const Separability &separability,
                      int64_t blocks);
 

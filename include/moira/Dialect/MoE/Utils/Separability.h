@@ -8,7 +8,7 @@
 #ifndef MOIRA_DIALECT_MOE_UTILS_SEPARABILITY_H
 #define MOIRA_DIALECT_MOE_UTILS_SEPARABILITY_H
 
-#include "moira/Dialect/MoE/IR/MoEDialect.h"
+#include "moira/Dialect/MoE/IR/HiddenPlaces.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/MapVector.h"
@@ -16,21 +16,8 @@
 
 namespace mlir::moe {
 
-/// Where a tensor has the hidden dimension. A dim of `parts` times the hidden
-/// size holds that many things, such as a gate and an up projection: one after
-/// the other, or element by element (`interleaved`).
-struct HiddenPlace {
-  int64_t dim = 0;
-  int64_t parts = 1;
-  bool interleaved = false;
-
-  bool operator==(const HiddenPlace &other) const {
-    return dim == other.dim && parts == other.parts &&
-           interleaved == other.interleaved;
-  }
-};
-
-/// A product over the whole hidden dimension: an expert's last.
+/// A sum over the whole hidden dimension that gives rows: an expert's last
+/// product, or of a way back what gives gradients of rows.
 struct LastProduct {
   linalg::LinalgOp op;
   /// Its loop over the hidden dimension.
@@ -43,6 +30,8 @@ struct LastProduct {
 /// What is known of an expert's body; valid as long as the body stands.
 class Separability {
 public:
+  /// Finds the hidden dimension from what the body yields; where the op says
+  /// which dims of its weights have it (`moe.hidden_places`), from those.
   explicit Separability(ExpertOp expert);
 
   /// Whether the hidden dimension can be cut.
@@ -83,6 +72,10 @@ public:
 
 private:
   void findLastProducts(Value value);
+  /// Begins with what the op says.
+  void startFrom(ArrayRef<std::optional<HiddenPlace>> known);
+  /// Notes a sum over the hidden dimension of a body whose places are known.
+  void addSum(linalg::LinalgOp op, unsigned loop, HiddenPlace place);
   bool isProduct(linalg::LinalgOp op) const;
   void startFrom(linalg::LinalgOp op);
   void traceStart(LastProduct &product);
@@ -106,6 +99,9 @@ private:
   DenseMap<OpOperand *, HiddenPlace> uniformUses;
   SmallVector<Value> worklist;
   int64_t hidden = 0;
+  /// Whether the op said where the hidden dimension is: the body may yield it,
+  /// and rows may have it.
+  bool isKnown = false;
   Operation *obstacle = nullptr, *copyObstacle = nullptr;
   std::string reason, copyReason;
 };
