@@ -4,6 +4,7 @@
 """Measures what it is worth to adapt. docs/adaptive.md explains."""
 
 import argparse
+import datetime
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ import sys
 import tempfile
 
 from model import measure_model, measure_real
-from workloads import ROOT, Runner, measure, workloads
+from workloads import ROOT, TUNED_ON, Runner, measure, workloads
 
 
 def parse_arguments():
@@ -50,6 +51,8 @@ def print_workload(row):
           + (f" +- {100 * regret_half:.2f} %" if regret_half is not None
              else "")
           + f"  sessions off by {100 * row['check']['error']:+.2f} %")
+    if row["balanced"]:
+        print(f"{'':18} loads spread evenly: {row['balanced']['speedup']:.2f}")
 
 
 def measure_selection(options):
@@ -67,7 +70,8 @@ def measure_selection(options):
 
 def main():
     options = parse_arguments()
-    result = {"workloads": []}
+    result = {"date": datetime.date.today().isoformat(),
+              "tuned_on": TUNED_ON, "workloads": []}
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(options.build, folder)
         for workload in workloads(options.quick, options.tiny):
@@ -96,7 +100,7 @@ def main():
                  if times else
                  "not measured: expected moira-selection-times in the build "
                  "(moira-benchmarks), got none"))
-    if not any(result.values()):
+    if not any(result[key] for key in set(result) - {"date", "tuned_on"}):
         sys.exit("bench.py: --only: expected something that can be measured "
                  f"here, got '{options.only}' (docs/adaptive.md says what it "
                  "needs)")

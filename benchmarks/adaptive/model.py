@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """How well the cost model predicts. docs/adaptive.md explains."""
 
+import json
 import os
 import statistics
 
@@ -63,6 +64,20 @@ def measure_model(runner, quick):
     return errors.result()
 
 
+def layer_times(path):
+    """Of a file of statistics: the medians of what the layer took, on the
+    slower rank, and of what was predicted. The first five steps warm up."""
+    steps = {}
+    with open(path) as file:
+        for row in map(json.loads, file):
+            steps.setdefault(row["step"], []).append(row["layers"][0])
+    late = [layers for step, layers in sorted(steps.items()) if step >= 5]
+    took = [max(layer["seconds"] for layer in layers) for layers in late]
+    said = [layers[0]["predicted"] for layers in late
+            if "predicted" in layers[0]]
+    return statistics.median(took), statistics.median(said)
+
+
 def measure_real(runner, folder):
     """Two ranks on this machine: calibrated with at most 20 points, then the
     median step under other loads against what was predicted for it."""
@@ -73,15 +88,15 @@ def measure_real(runner, folder):
     rows = []
     for loads in ("uniform", "zipf:1", "one-hot"):
         for tokens in (512, 1500, 3000):
+            lines = os.path.join(folder, f"{loads}-{tokens}.jsonl")
             report = runner.report(program, [
                 *two, "--tokens", str(tokens), "--loads", loads, "--steps",
-                "25", "--adapt", "model", "--calibration", path])
+                "25", "--adapt", "model", "--calibration", path,
+                "--statistics", lines])
+            took, said = layer_times(lines)
             # The plan that the model takes for the best; the first is nobody's.
-            steps = [s for s in report["steps"][5:] if s["predicted"]]
-            took = statistics.median(s["seconds"] for s in steps)
-            said = statistics.median(s["predicted"] for s in steps)
             rows.append({"loads": loads, "tokens": tokens,
-                         "plan": steps[-1]["plan"], "seconds": took,
+                         "plan": report["steps"][-1]["plan"], "seconds": took,
                          "predicted": said, "error": said / took - 1})
     return {"mape": sum(abs(r["error"]) for r in rows) / len(rows),
             "points": len(rows), "rows": rows}

@@ -50,8 +50,8 @@ class Adapting:
 
         Args:
             mode: "measured", "model" or "fixed".
-            lag: 1: a step's loads decide for the next one; 0: for its own, as
-                far as the degree and the exchange go.
+            lag: 1: a step's loads decide for the next one; 0: for its own, all
+                but the variant.
             degrees: pipeline chunks to choose from.
             max_shadows: experts shadowed at most; -1: as many as fit.
             topology: docs/topology.md; a dict, JSON or a path.

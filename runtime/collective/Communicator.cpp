@@ -172,7 +172,7 @@ Status Communicator::gatherCounts(int64_t layer, int64_t experts,
   recordBytes.resize(bytes);
   allRecordBytes.resize(bytes * ranks());
   RankRecord record = mine;
-  record.layer = layer;
+  record.layer = static_cast<int32_t>(layer);
   copyBytes(recordBytes.data(), &record, sizeof(record));
   copyBytes(recordBytes.data() + sizeof(record), counts, countBytes);
   Request request;

@@ -19,8 +19,9 @@ struct RankRecord {
   uint64_t program = 0; ///< hash of the program and its entry
   uint64_t plan = 0;    ///< hash of the layer's plan with its slot table
   uint64_t shapes = 0;  ///< hash of input shapes without token dims
-  int64_t layer = -1;
+  int32_t layer = -1;
   // What they may use:
+  int32_t stale = 0;     ///< 1: its weights have changed since they were shared
   double seconds = 0;    ///< of its last step; infinity: not known
   uint64_t variants = 0; ///< bit i: it may run variant i
 };

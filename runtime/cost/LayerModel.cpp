@@ -75,9 +75,10 @@ uint64_t LayerModel::hash() const {
   std::string text = costs.toJson();
   uint64_t hash = hashBytes(text.data(), text.size());
   auto add = [&](auto value) { hash = hashBytes(&value, sizeof(value), hash); };
-  for (int number : {layer.ranks, layer.experts, layer.shards, layer.slots,
-                     int(layer.training), int(layer.gathersAgain),
-                     int(layer.backInOneChunk), int(transport), rankGroupSize})
+  for (int number :
+       {layer.ranks, layer.experts, layer.shards, layer.slots,
+        int(layer.training), int(layer.gathersAgain), int(layer.backInOneChunk),
+        int(layer.lateShadows), int(transport), rankGroupSize})
     add(number);
   for (int64_t bytes :
        {layer.rowBytes, layer.resultBytes, layer.partialBytes,

@@ -34,6 +34,7 @@ public:
   static constexpr int maxDegree = 64;
 
   const LayerShape &shape() const { return layer; }
+  const Topology &cluster() const { return topology; }
   /// Differs where predictions may: of shape, cluster, calibration, transport.
   uint64_t hash() const;
   const Placement &placement() const { return table; }

@@ -42,6 +42,9 @@ struct LayerShape {
   /// The backward part's exchanges are not cut, whatever the plan: compiled
   /// programs need all rows for the gradients of weights.
   bool backInOneChunk = false;
+  /// Weights of shadows follow the counts, by which they were chosen, instead
+  /// of beginning with the step.
+  bool lateShadows = false;
 
   int units() const { return experts * shards; }
   /// Slots that no unit of an identity table needs.

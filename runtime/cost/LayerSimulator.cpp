@@ -262,13 +262,15 @@ Status LayerSimulator::pass(const LayerPlan &plan, const int32_t *counts,
   for (int rank = 0; rank < ranks; ++rank)
     for (int e = 0; e < shape.experts; ++e)
       own[rank] += counts[size_t(rank) * shape.experts + e];
-  for (const Place &place : shadowed)
-    for (const WeightShape &weight : shape.weights) {
-      if (backward)
-        continue;
-      shadowRounds(place.rank, weight.bytes, rounds);
-      carry(rounds, queue);
-    }
+  auto sendShadows = [&] {
+    for (const Place &place : shadowed)
+      for (const WeightShape &weight : shape.weights) {
+        shadowRounds(place.rank, weight.bytes, rounds);
+        carry(rounds, queue);
+      }
+  };
+  if (!backward && !shape.lateShadows)
+    sendShadows();
   if (!backward || shape.gathersAgain)
     for (const WeightShape &weight : shape.weights) {
       weightRounds(plan, weight, false, rounds);
@@ -282,6 +284,8 @@ Status LayerSimulator::pass(const LayerPlan &plan, const int32_t *counts,
     carry(rounds, queue);
     for (int rank = 0; rank < ranks; ++rank)
       clock[rank] = std::max(clock[rank], queue[rank]);
+    if (shape.lateShadows)
+      sendShadows();
   }
   for (int rank = 0; rank < ranks; ++rank)
     clock[rank] += times.dispatch(int64_t(own[rank]));

@@ -64,7 +64,9 @@ std::vector<Candidate> SelectionSpace::candidates() const {
     bool moves = variant.copies > 0;
     bool equal = moves && variant.schedule == MOIRA_SCHEDULE_EQUAL;
     bool cut = equal && variant.cut;
-    for (int shadows = 0; shadows <= (moves ? maxShadows : 0); ++shadows)
+    bool shadowing =
+        moves && (shadowCopies < 0 || variant.copies == shadowCopies);
+    for (int shadows = 0; shadows <= (shadowing ? maxShadows : 0); ++shadows)
       for (int exchange = 0; exchange <= (equal && hierarchical); ++exchange)
         for (int degree : ordered) {
           if (!cut && degree != *ordered.begin())

@@ -40,6 +40,8 @@ struct SelectionSpace {
   std::vector<int> degrees = {1, 2, 4, 8};
   bool hierarchical = false; ///< the grid has a hierarchical exchange
   int maxShadows = 0;        ///< experts that fit the spare slots
+  /// Only variants with this r shadow experts; -1: all that exchange rows.
+  int shadowCopies = -1;
 
   Status check(const LayerModel &model) const;
   /// All, in one order: by copies, shadows, variant, exchange, degree. Plans

@@ -242,6 +242,13 @@ bool Decider::asksModel(const SharedStep &record) const {
          !(wanted.mode == SelectionMode::Oracle && oracle);
 }
 
+static Status noVariant(int got) {
+  return Status(MOIRA_UNAVAILABLE,
+                concat("selection: expected a variant that all ranks may run, "
+                       "got number ",
+                       got));
+}
+
 Result<Decision> Decider::choose(const SharedStep &record) {
   Decision decision;
   if (record.candidate >= 0) {
@@ -256,9 +263,16 @@ Result<Decision> Decider::choose(const SharedStep &record) {
     decision.reason = DecisionReason::Fixed;
     return decision;
   }
+  auto fits = [&](int c) {
+    return allowed[c] &&
+           (record.variant < 0 || int(list[c].variant) == record.variant);
+  };
   int first = wanted.fixed;
-  for (int c = 0; !allowed[first]; ++c)
+  for (int c = 0; !fits(first); ++c) {
+    if (size_t(c) == list.size())
+      return noVariant(record.variant);
     first = c;
+  }
   decision.candidate = first;
   if (wanted.mode == SelectionMode::Fixed) {
     decision.reason = DecisionReason::Fixed;
@@ -267,7 +281,7 @@ Result<Decision> Decider::choose(const SharedStep &record) {
   if (wanted.mode == SelectionMode::Oracle && oracle) {
     decision.reason = DecisionReason::Oracle;
     for (int c = 0; c < int(list.size()); ++c)
-      if (allowed[c]) {
+      if (fits(c)) {
         double seconds = oracle(list[c]);
         if (decision.seconds == 0 || seconds < decision.seconds) {
           decision.candidate = c;
@@ -330,10 +344,7 @@ Result<Decision> Decider::conclude(const SharedStep &record) {
   if (record.variant >= 0 && bucket &&
       (size_t(record.variant) >= variants.size() ||
        variants[record.variant].seconds == 0))
-    return Status(MOIRA_UNAVAILABLE,
-                  concat("selection: expected a variant that all ranks may "
-                         "run, got number ",
-                         record.variant));
+    return noVariant(record.variant);
   Result<Decision> chosen = choose(record);
   if (!chosen.ok())
     return chosen;

@@ -72,11 +72,15 @@ int EntryChoice::pickTrial(int64_t step, const Decider &layer, int best,
 
 EntryChoice::Choice
 EntryChoice::choose(int64_t step,
-                    const std::vector<std::unique_ptr<Decider>> &layers) {
+                    const std::vector<std::unique_ptr<Decider>> &layers,
+                    uint64_t allowed) {
   Choice choice;
   allowance = std::min(allowance + wanted.trialLoss, wanted.initialLoss + 1);
   if (!sum(layers))
     return choice;
+  for (size_t v = 0; v < sums.size(); ++v)
+    if (!(allowed >> v & 1))
+      sums[v].seconds = 0;
   for (int v = 0; v < int(sums.size()); ++v)
     if (sums[v].seconds > 0 &&
         (choice.variant < 0 || sums[v].seconds < sums[choice.variant].seconds))

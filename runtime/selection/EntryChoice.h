@@ -28,9 +28,10 @@ public:
     }
   };
   /// Of layers that are prepared, and have the same variants, for the step
-  /// after `step`.
+  /// after `step`. Bit i of `allowed`: variant i may be chosen.
   Choice choose(int64_t step,
-                const std::vector<std::unique_ptr<Decider>> &layers);
+                const std::vector<std::unique_ptr<Decider>> &layers,
+                uint64_t allowed = ~uint64_t(0));
 
 private:
   bool sum(const std::vector<std::unique_ptr<Decider>> &layers);

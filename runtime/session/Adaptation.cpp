@@ -86,9 +86,9 @@ Status Adaptation::decideLayers() {
                     concat("adapt: layer ", layer.index,
                            ": expected the counts of all ranks in each step, "
                            "got none in the last one"));
+  chosen = EntryChoice::Choice();
   for (Layer &layer : layers)
     pad(layer);
-  EntryChoice::Choice chosen;
   for (size_t i = 0; i < layers.size(); ++i)
     MOIRA_RETURN_IF_ERROR(deciders[i]->prepare(recordOf(layers[i], done - 1)));
   if (choice && forced < 0)
@@ -106,21 +106,68 @@ Status Adaptation::decideLayers() {
   return Status();
 }
 
+/// Variants that all ranks may run, as they said in the last step.
+uint64_t Adaptation::sharedVariants() const {
+  uint64_t shared = ~uint64_t(0);
+  for (const Layer &layer : layers)
+    for (uint64_t mine : layer.variants)
+      shared &= done > 0 ? mine : ~uint64_t(0);
+  return shared;
+}
+
+/// With lag 0, the variant of the step that comes. The layers' plans are those
+/// of the last step until ranks have counted, without shadows.
+Status Adaptation::chooseVariant() {
+  const std::vector<Candidate> &list = candidates();
+  if (!wanted.replay.empty()) {
+    const std::vector<Followed> &log = layers.front().followed;
+    if (done < int64_t(log.size()))
+      chosen.variant = int(list[log[done].decision.candidate].variant);
+  } else if (decided != done) {
+    uint64_t shared = sharedVariants();
+    EntryChoice::Choice next;
+    if (done > 0 && forced < 0)
+      next = choice->choose(done - 1, deciders, shared);
+    if (next.variant < 0) {
+      // Nobody has compared them.
+      next = EntryChoice::Choice();
+      size_t c = wanted.selection.fixed;
+      for (size_t i = 0; !(shared >> list[c].variant & 1); c = i++)
+        if (i == list.size())
+          return Status(MOIRA_UNAVAILABLE,
+                        "selection: expected a variant that all ranks may run, "
+                        "got none");
+      next.variant = int(list[c].variant);
+    }
+    chosen = next;
+  }
+  if (forced >= 0)
+    chosen.variant = int(list[forced].variant);
+  for (Layer &layer : layers) {
+    layer.plan.shadows.clear();
+    Decision &decision = layer.decision;
+    if (int(list[decision.candidate].variant) == chosen.variant)
+      continue;
+    for (size_t c = list.size(); c-- > 0;)
+      if (int(list[c].variant) == chosen.variant)
+        decision.candidate = int(c); // the first one, which has no shadows
+    const LayerPlan &plan = list[decision.candidate].plan;
+    layer.plan.degree = plan.degree;
+    layer.plan.exchange = plan.exchange;
+  }
+  return Status();
+}
+
 Status Adaptation::next() {
+  if (wanted.selection.lag == 0) {
+    MOIRA_RETURN_IF_ERROR(chooseVariant());
+    decided = done;
+    return std::exchange(logFailure, Status());
+  }
   // After a step that failed, even before some ranks came here, all have
   // decided for the same step from the same records.
-  if (decided == done)
-    return std::exchange(logFailure, Status());
-  if (wanted.selection.lag == 1) {
+  if (decided != done)
     MOIRA_RETURN_IF_ERROR(decideLayers());
-  } else if (decided < 0) {
-    for (Layer &layer : layers) {
-      layer.decision = Decision();
-      layer.decision.candidate = wanted.selection.fixed;
-      const LayerPlan &plan = candidates()[wanted.selection.fixed].plan;
-      layer.plan = {plan.degree, plan.exchange, {}};
-    }
-  }
   decided = done;
   return std::exchange(logFailure, Status());
 }
@@ -150,6 +197,15 @@ static int64_t sumOf(const std::vector<int32_t> &counts) {
 // What a step tells
 //===----------------------------------------------------------------------===//
 
+/// A group may run where all of its variants may.
+uint64_t Adaptation::groupsThatRun(uint64_t variants) const {
+  uint64_t may = ~uint64_t(0);
+  for (size_t v = 0; v < groupOf.size(); ++v)
+    if (groupOf[v] >= 0 && !(variants >> v & 1))
+      may &= ~(uint64_t(1) << groupOf[v]);
+  return may;
+}
+
 Result<bool> Adaptation::gathered(size_t index,
                                   const std::vector<RankRecord> &records,
                                   const int32_t *matrix) {
@@ -161,12 +217,7 @@ Result<bool> Adaptation::gathered(size_t index,
   for (int rank = 0; rank < ranks.ranks; ++rank) {
     layer.told[rank] = records[rank].seconds;
     layer.programs[rank] = records[rank].program;
-    // A group may run where all of its variants may.
-    uint64_t may = ~uint64_t(0);
-    for (size_t v = 0; v < groupOf.size(); ++v)
-      if (groupOf[v] >= 0 && !(records[rank].variants >> v & 1))
-        may &= ~(uint64_t(1) << groupOf[v]);
-    layer.variants[rank] = may;
+    layer.variants[rank] = groupsThatRun(records[rank].variants);
   }
   if (wanted.selection.lag == 1)
     return false;
@@ -176,9 +227,17 @@ Result<bool> Adaptation::gathered(size_t index,
   }
   pad(layer);
   SharedStep record = recordOf(layer, done);
+  record.variant = chosen.variant;
+  // It runs already, even where a rank says only now that it may not.
+  for (uint64_t &mine : layer.variants)
+    mine |= uint64_t(1) << chosen.variant;
   Result<Decision> decision = deciders[index]->decide(record);
+  for (int rank = 0; rank < ranks.ranks; ++rank)
+    layer.variants[rank] = groupsThatRun(records[rank].variants);
   if (!decision.ok())
     return decision.status();
+  if (chosen.trial())
+    decision->reason = chosen.reason;
   apply(layer, record, *decision, done);
   MOIRA_RETURN_IF_ERROR(std::exchange(logFailure, Status()));
   return true;
@@ -215,8 +274,10 @@ void Adaptation::finish(bool succeeded, int64_t number,
   if (!succeeded) {
     // With lag 0 some ranks may have decided, others not: all begin again, with
     // what they were told to begin with.
-    if (wanted.selection.lag == 0 && wanted.replay.empty()) {
-      logFailure = makeDeciders();
+    if (wanted.selection.lag == 0) {
+      decided = done - 1;
+      if (wanted.replay.empty())
+        logFailure = makeDeciders();
       if (!loaded.empty() && logFailure.ok())
         logFailure = loadLearned(std::string(loaded));
     }

@@ -112,11 +112,18 @@ public:
   const std::vector<double> &seconds() const { return lastSeconds; }
   uint64_t mask() const { return variantMask; }
 
+  /// What a layer's steps are predicted with, anew.
+  Result<std::unique_ptr<LayerModel>> makeModel(size_t layer) const;
+  /// Experts that a step may shadow at most.
+  int maxShadows() const { return space.maxShadows; }
+  /// Whether shadows are chosen within a step, by its own counts.
+  bool shadowsLate() const {
+    return wanted.selection.lag == 0 && space.maxShadows > 0;
+  }
   /// What all ranks said in a layer, once in each step, and matrix[ranks,
-  /// experts] of rows. With lag 0 the layer's degree and exchange are decided
-  /// now, for this step: then the result is true and `plan` has them. Variant
-  /// and shadows stay as they are from the first step on, since the code that
-  /// runs, and the weights that travel, begin with the step.
+  /// experts] of rows. With lag 0 the layer's degree, exchange and shadows are
+  /// decided now, for this step: then the result is true and `plan` has them.
+  /// The variant was chosen by the step before, since its code runs already.
   Result<bool> gathered(size_t layer, const std::vector<RankRecord> &records,
                         const int32_t *matrix);
   /// What an exchange of a layer sends to experts, [ranks, experts], on all
@@ -187,10 +194,9 @@ private:
   Adaptation(const EntrySpec &entry, const RankGroups &groups,
              const AdaptOptions &options);
   Status makeSpace();
-  Result<std::unique_ptr<LayerModel>> makeModel(size_t layer) const;
   int64_t roomOf(size_t layer, const std::vector<int32_t> &table) const;
+  bool sharesParameters() const;
   Status makeDeciders();
-  Status keepFixed();
   Status openReplay(size_t layer);
   Status openLog(size_t layer);
   Status writeLog(Layer &layer);
@@ -200,6 +206,9 @@ private:
 
   SharedStep recordOf(const Layer &layer, int64_t step) const;
   Status decideLayers();
+  Status chooseVariant();
+  uint64_t sharedVariants() const;
+  uint64_t groupsThatRun(uint64_t variants) const;
   Status follow(size_t layer, int64_t step);
   static void pad(Layer &layer);
   void apply(Layer &layer, const SharedStep &record, const Decision &decision,
@@ -212,7 +221,10 @@ private:
   std::vector<int> groupOf; ///< by variant of the entry: of the space, or -1
   std::vector<std::vector<int32_t>> tables;
   std::vector<std::unique_ptr<Decider>> deciders; ///< by layer
-  std::unique_ptr<EntryChoice> choice;            ///< of several layers
+  /// Of several layers, and of lag 0, where a step's variant is not decided
+  /// with the rest.
+  std::unique_ptr<EntryChoice> choice;
+  EntryChoice::Choice chosen; ///< of the step
   std::vector<Layer> layers;
   std::vector<double> lastSeconds; ///< by layer
   uint64_t variantMask = 0;

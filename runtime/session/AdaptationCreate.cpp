@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -109,8 +110,9 @@ Result<std::unique_ptr<LayerModel>> Adaptation::makeModel(size_t index) const {
       chooseTopology(wanted.topology, calibration, ranks);
   if (!topology.ok())
     return topology.status();
-  auto model =
-      LayerModel::create(layerShape(entry, layer), *topology, calibration);
+  LayerShape shape = layerShape(entry, layer);
+  shape.lateShadows = wanted.selection.lag == 0;
+  auto model = LayerModel::create(shape, *topology, calibration);
   if (!model.ok())
     return model;
   if ((*model)->groupSize() != ranks.groupSize)
@@ -137,6 +139,17 @@ int64_t Adaptation::roomOf(size_t index,
         }));
   }
   return least / place.shards;
+}
+
+/// Whether layers have experts in common: then they have one table in a step,
+/// which no layer can choose alone.
+bool Adaptation::sharesParameters() const {
+  std::set<int64_t> seen;
+  for (const LayerSpec &layer : entry.layers)
+    for (const LayerWeightSpec &weight : layer.cost->weights)
+      if (!seen.insert(weight.parameter).second)
+        return true;
+  return false;
 }
 
 /// What must hold before anything is made.
@@ -217,31 +230,13 @@ Status Adaptation::makeSpace() {
     if (!model.ok())
       return model.status();
     space.hierarchical = (*model)->hasHierarchical();
+    // Where r < s, weights are gathered from the step's begin on: shadows that
+    // are chosen by its counts would come after.
+    if (wanted.selection.lag == 0)
+      space.shadowCopies = entry.layers[i].placement->shards;
   }
-  return Status();
-}
-
-/// With lag 0 only what can change within a step is chosen: the integers of the
-/// variant that the fixed candidate has.
-Status Adaptation::keepFixed() {
-  std::vector<Candidate> all = space.candidates();
-  int fixed = wanted.selection.fixed;
-  if (fixed < 0 || size_t(fixed) >= all.size())
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("selection: expected a fixed candidate among those "
-                         "there are, got ",
-                         fixed));
-  Candidate kept = all[fixed];
-  for (int &group : groupOf)
-    group = group == int(kept.variant) ? 0 : -1;
-  space.variants = {space.variants[kept.variant]};
-  space.maxShadows = 0;
-  kept.variant = 0;
-  kept.plan.shadows = 0;
-  all = space.candidates();
-  for (size_t c = 0; c < all.size(); ++c)
-    if (all[c].plan == kept.plan)
-      wanted.selection.fixed = int(c);
+  if (sharesParameters())
+    space.maxShadows = 0;
   return Status();
 }
 
@@ -260,8 +255,9 @@ Status Adaptation::makeDeciders() {
     made.push_back(std::move(*decider));
   }
   deciders = std::move(made);
-  choice = layers.size() > 1 ? std::make_unique<EntryChoice>(wanted.selection)
-                             : nullptr;
+  choice = wanted.selection.joint
+               ? std::make_unique<EntryChoice>(wanted.selection)
+               : nullptr;
   for (size_t i = 0; i < layers.size(); ++i)
     MOIRA_RETURN_IF_ERROR(wanted.replay.empty() ? openLog(i) : openReplay(i));
   return Status();
@@ -297,12 +293,11 @@ Adaptation::create(const Manifest &manifest, int entry,
     layer.variants.resize(groups.ranks);
     layer.programs.resize(groups.ranks);
   }
-  made->wanted.selection.joint = spec.layers.size() > 1;
+  made->wanted.selection.joint =
+      spec.layers.size() > 1 || options.selection.lag == 0;
   if (manifest.device)
     made->wanted.maxShadows = 0; // they are sent to memory of the host
   MOIRA_RETURN_IF_ERROR(made->makeSpace());
-  if (options.selection.lag == 0)
-    MOIRA_RETURN_IF_ERROR(made->keepFixed());
   MOIRA_RETURN_IF_ERROR(made->makeDeciders());
   return made;
 }

@@ -3,10 +3,14 @@
 
 #include "session/Rebalancing.h"
 
+#include "placement/OwnerSwaps.h"
+#include "placement/Shadowing.h"
 #include "session/Adaptation.h"
 
 #include <algorithm>
 #include <climits>
+#include <limits>
+#include <numeric>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -74,9 +78,10 @@ Rebalancing::create(const EntrySpec &entry, const RankGroups &groups,
     Layer layer;
     layer.index = spec.index;
     layer.counts.assign(size_t(entry.ranks) * spec.placement->experts, 0);
+    ReplicaCosts costs = costsOf(entry, spec, calibration, *topology);
     layer.policy = std::make_unique<ReplicaPolicy>(
-        *topology, costsOf(entry, spec, calibration, *topology),
-        options.threshold, options.maxRounds);
+        *topology, costs, options.threshold, options.maxRounds);
+    layer.stateBytes = int64_t(costs.stateBytes);
     made->layers.push_back(std::move(layer));
   }
   return made;
@@ -86,10 +91,12 @@ void Rebalancing::count(const StepRow &row) {
   for (const LayerRow &counted : row.layers)
     for (Layer &layer : layers)
       if (layer.index == counted.layer &&
-          layer.counts.size() == counted.matrix.size())
+          layer.counts.size() == counted.matrix.size()) {
+        ++layer.steps;
         for (size_t i = 0; i < layer.counts.size(); ++i)
           layer.counts[i] +=
               std::min(counted.matrix[i], INT_MAX - layer.counts[i]);
+      }
 }
 
 /// Slots as virtual experts: a free one is a larger share of what its rank has.
@@ -119,9 +126,72 @@ static int64_t mostRows(const Placement &placement, const int32_t *counts) {
   return *std::max_element(rows.begin(), rows.end());
 }
 
+/// What a step takes on a table with the best number of shadows and chunks.
+static double bestSeconds(LayerModel &model, const Placement &placement,
+                          const std::vector<int32_t> &table,
+                          const std::vector<int32_t> &counts, int shadows) {
+  if (!model.setPlacement(table.data()).ok())
+    return std::numeric_limits<double>::infinity();
+  std::vector<int64_t> loads(placement.experts());
+  for (size_t i = 0; i < counts.size(); ++i)
+    loads[i % loads.size()] += counts[i];
+  ShadowOrder order;
+  const std::vector<int32_t> &first =
+      order.find(placement, counts.data(), loads, shadows);
+  model.setLoads(counts.data(), first.data(), int(first.size()));
+  double least = std::numeric_limits<double>::infinity();
+  for (int count = 0; count <= int(first.size()); ++count)
+    for (int degree : {1, 2, 4, 8})
+      least = std::min(
+          least,
+          model.predict({1, MOIRA_SCHEDULE_EQUAL, degree, 0, count}).seconds);
+  return least;
+}
+
+std::optional<std::vector<int32_t>> Rebalancing::swap(const Layer &layer,
+                                                      const Placement &now,
+                                                      LayerModel &model,
+                                                      int shadows) const {
+  std::vector<int32_t> counts = layer.counts, current, proposed;
+  for (int32_t &count : counts)
+    count = int32_t(count / std::max<int64_t>(layer.steps, 1));
+  for (int rank = 0; rank < now.ranks(); ++rank)
+    for (int slot = 0; slot < now.slots(); ++slot)
+      current.push_back(now.unit(rank, slot));
+  std::vector<int64_t> rows = rowsBesideShadows(now, counts.data(), shadows);
+  int64_t all = std::accumulate(rows.begin(), rows.end(), int64_t(0));
+  if (double(*std::max_element(rows.begin(), rows.end())) * now.ranks() <=
+      options.threshold * double(all))
+    return std::nullopt;
+  std::vector<OwnerSwap> swaps =
+      swapOwners(now, counts.data(), shadows, options.maxRounds, proposed);
+  Placement after;
+  if (swaps.empty() ||
+      !after.set(now.constants(), proposed.data(), now.ranks()).ok())
+    return std::nullopt;
+  double gain = bestSeconds(model, now, current, counts, shadows) -
+                bestSeconds(model, after, proposed, counts, shadows);
+  // As if one move came after the other.
+  double moves =
+      2 * double(swaps.size()) *
+      model.cluster().messageSeconds(0, now.ranks() - 1, layer.stateBytes);
+  if (!(gain * double(options.steps) > moves))
+    return std::nullopt;
+  return proposed;
+}
+
 std::optional<std::vector<int32_t>> Rebalancing::propose(size_t index,
-                                                         const Placement &now) {
+                                                         const Placement &now,
+                                                         LayerModel *model,
+                                                         int shadows) {
   Layer &layer = layers[index];
+  if (model) {
+    std::optional<std::vector<int32_t>> swapped =
+        swap(layer, now, *model, shadows);
+    std::fill(layer.counts.begin(), layer.counts.end(), 0);
+    layer.steps = 0;
+    return swapped;
+  }
   std::vector<int32_t> current, proposed;
   for (int rank = 0; rank < now.ranks(); ++rank)
     for (int slot = 0; slot < now.slots(); ++slot)
@@ -140,6 +210,7 @@ std::optional<std::vector<int32_t>> Rebalancing::propose(size_t index,
       after.set(now.constants(), proposed.data(), now.ranks()).ok() &&
       mostRows(after, layer.counts.data()) < mostRows(now, layer.counts.data());
   std::fill(layer.counts.begin(), layer.counts.end(), 0);
+  layer.steps = 0;
   if (!better)
     return std::nullopt;
   layer.table = std::move(next);

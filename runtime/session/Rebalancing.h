@@ -9,7 +9,7 @@
 
 #include "collective/ExchangeLayout.h"
 #include "collective/Placement.h"
-#include "cost/Calibration.h"
+#include "cost/LayerModel.h"
 #include "placement/ReplicaPolicy.h"
 #include "session/Manifest.h"
 #include "statistics/Statistics.h"
@@ -46,8 +46,14 @@ public:
   /// Where a layer's experts should stand by what was counted; nothing: where
   /// they do. What is proposed gives the fullest rank fewer rows as exchanges
   /// divide them. Counts of the layer begin again.
+  ///
+  /// With a model a step of the layer may shadow up to `shadows` experts: spare
+  /// slots are theirs, and experts change owners (placement/OwnerSwaps.h) where
+  /// it says that moves pay in `steps` steps. Its placement and loads change.
   std::optional<std::vector<int32_t>> propose(size_t layer,
-                                              const Placement &now);
+                                              const Placement &now,
+                                              LayerModel *model = nullptr,
+                                              int shadows = 0);
 
 private:
   struct Layer {
@@ -55,7 +61,14 @@ private:
     std::vector<int32_t> counts; ///< [ranks, experts]
     std::optional<ReplicaTable> table;
     std::unique_ptr<ReplicaPolicy> policy;
+    int64_t stateBytes = 0; ///< of an expert
+    int64_t steps = 0;      ///< that counts are of
   };
+  std::optional<std::vector<int32_t>> swap(const Layer &layer,
+                                           const Placement &now,
+                                           LayerModel &model,
+                                           int shadows) const;
+
   explicit Rebalancing(const RebalanceOptions &options) : options(options) {}
 
   const RebalanceOptions options;

@@ -188,7 +188,7 @@ void Session::Impl::noteTraffic() {
 
 Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               std::vector<ResultTensor> &results,
-                              const StepPlan &given) {
+                              StepPlan &given) {
   const EntrySpec &spec = program->signature(entry, given.variant);
   std::vector<moira_buffer> buffers = toBuffers(inputs);
   if (device) {
@@ -233,7 +233,8 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   step.recorder().begin(stepCount++, entry, given.variant, given.rows, layers,
                         plans.data());
   notePlans(entry, given);
-  Status ready = shadows.begin(spec, given, plans, communicator.get());
+  Status ready = shadows.begin(spec, given, plans, communicator.get(),
+                               adaptation && adaptation->shadowsLate());
   // Later layers' shadows follow where those layers begin: in the queue they
   // would stand before the transfers of this one.
   if (ready.ok() && !layers.empty())

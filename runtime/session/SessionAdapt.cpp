@@ -86,12 +86,14 @@ void Session::Impl::noteBackEnd(const Residuals &residuals) {
     adaptation->finishBack(residuals.step, seconds);
 }
 
-/// What layers run with may have been decided within the step.
-void Session::Impl::keepPlans(std::vector<LayerRun> &runs) const {
+/// What layers ran with: some of it may have been decided within the step.
+std::vector<LayerRun> Session::Impl::ranWith(const StepPlan &given) const {
+  std::vector<LayerRun> runs = given.layers;
   for (size_t i = 0; i < runs.size() && i < plans.size(); ++i) {
     runs[i].degree = plans[i].degree;
     runs[i].exchange = plans[i].exchange;
   }
+  return runs;
 }
 
 /// Where a layer's weights stand for long, [ranks, slots].

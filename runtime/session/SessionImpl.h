@@ -53,7 +53,7 @@ struct Session::Impl {
     return status;
   }
   Status runStep(int entry, const std::vector<TensorView> &inputs,
-                 std::vector<ResultTensor> &results, const StepPlan &given);
+                 std::vector<ResultTensor> &results, StepPlan &given);
 
   // SessionMemory.cpp.
   Result<int64_t> workspace(int entry, int variant,
@@ -82,8 +82,8 @@ struct Session::Impl {
   Status agreeOnMove(const std::vector<std::vector<int32_t>> &tables);
   Status agreeOnProposal(int entry, int64_t layer,
                          const std::optional<std::vector<int32_t>> &table);
-  Result<std::vector<SlotMove>>
-  movesOf(int row, const std::vector<int32_t> &after);
+  Result<std::vector<SlotMove>> movesOf(int row,
+                                        const std::vector<int32_t> &after);
   Status checkStaging(const std::vector<std::vector<int32_t>> &tables);
   std::vector<std::pair<void *, int64_t>> keptOf(int row);
   Status moveRow(int row, const std::vector<int32_t> &after);
@@ -95,7 +95,7 @@ struct Session::Impl {
   const std::vector<double> &sumLayers(int entry);
   void noteEnd(int entry, const Status &status, int64_t number, bool more);
   void noteBackEnd(const Residuals &residuals);
-  void keepPlans(std::vector<LayerRun> &runs) const;
+  std::vector<LayerRun> ranWith(const StepPlan &given) const;
   std::vector<int32_t> lastingTable(int64_t layer) const;
   Status checkAdaptations(const LayerPlans &next) const;
   Status moveAdaptations();

@@ -169,12 +169,22 @@ Result<int64_t> Session::rebalance(const std::string &entry) {
     return impl->agreeOnProposal(index, -1, std::nullopt);
   }));
   int64_t moved = 0;
+  const Adaptation *adaptation = impl->adaptations[index].get();
+  const int shadows = adaptation ? adaptation->maxShadows() : 0;
   const std::vector<LayerSpec> &layers = impl->manifest.entries[index].layers;
   for (size_t i = 0; i < layers.size(); ++i) {
     std::optional<std::vector<int32_t>> table;
-    MOIRA_RETURN_IF_ERROR(impl->together([&] {
+    MOIRA_RETURN_IF_ERROR(impl->together([&]() -> Status {
+      std::unique_ptr<LayerModel> model;
+      if (shadows > 0) {
+        Result<std::unique_ptr<LayerModel>> made = adaptation->makeModel(i);
+        if (!made.ok())
+          return made.status();
+        model = std::move(*made);
+      }
       table = impl->rebalancings[index]->propose(
-          i, *impl->layerPlans.placement(layers[i].index));
+          i, *impl->layerPlans.placement(layers[i].index), model.get(),
+          shadows);
       return impl->agreeOnProposal(index, layers[i].index, table);
     }));
     if (!table)

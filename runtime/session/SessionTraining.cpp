@@ -53,11 +53,10 @@ Status Session::forward(const std::string &entry,
     made->entry = *found;
     made->variant = plan.variant;
     made->rows = plan.rows;
-    made->layers = plan.layers;
     made->step = impl->stepCount;
     made->parameters = impl->parameters.version();
     MOIRA_RETURN_IF_ERROR(impl->runStep(*found, inputs, filled, plan));
-    impl->keepPlans(made->layers);
+    made->layers = impl->ranWith(plan);
     return Status();
   });
   impl->noteEnd(*found, status, made->step, /*more=*/true);
@@ -181,7 +180,7 @@ Session::Impl::runBackward(const Residuals &residuals,
     return inputs.status();
   MOIRA_RETURN_IF_ERROR(checkResults(
       manifest.entries[back], manifest.entries[back].results.size(), results));
-  const StepPlan &plan = planBackward(residuals);
+  StepPlan &plan = planBackward(residuals);
   MOIRA_RETURN_IF_ERROR(agreeOnBackward(back, plan));
   return runStep(back, *inputs, results, plan);
 }

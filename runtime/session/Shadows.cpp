@@ -56,6 +56,9 @@ const int32_t *Shadows::lastingTable(int64_t layer) const {
 
 void Shadows::end() {
   any = false;
+  chooses = nullptr;
+  given = nullptr;
+  abiPlans = nullptr;
   for (Group &group : groups) {
     group.plan = nullptr;
     group.run = nullptr;
@@ -146,20 +149,43 @@ Status Shadows::list(Group &group) {
       if (lacks)
         group.pending.push_back(unit);
     }
-  // Generated code reads addresses early: bytes that the program holds become
-  // the session's before.
+  return group.pending.empty() ? Status() : hold(group);
+}
+
+/// Generated code reads addresses early: bytes that the program holds become
+/// the session's before.
+Status Shadows::hold(const Group &group) {
   for (int64_t row : group.parameters)
-    if (!group.pending.empty())
-      MOIRA_RETURN_IF_ERROR(parameters.write(static_cast<int>(row)).status());
+    MOIRA_RETURN_IF_ERROR(parameters.write(static_cast<int>(row)).status());
   return Status();
 }
 
-Status Shadows::begin(const EntrySpec &entry, const StepPlan &given,
-                      const std::vector<moira_plan> &abi,
-                      Communicator *newCommunicator) {
+/// Slots must be filled anew, with what parameters are now.
+void Shadows::refresh(Group &group) {
+  std::fill(group.held.begin(), group.held.end(), -1);
+  for (size_t p = 0; p < group.parameters.size(); ++p)
+    group.versions[p] =
+        parameters.version(static_cast<int>(group.parameters[p]));
+}
+
+bool Shadows::isStale(int64_t layer) const {
+  const Group *group = groupOf(layer);
+  return group && isStale(*group);
+}
+
+Status Shadows::begin(const EntrySpec &entry, StepPlan &plan,
+                      std::vector<moira_plan> &abi,
+                      Communicator *newCommunicator, bool late) {
   communicator = newCommunicator;
   end(); // of a step that an exception has left
-  MOIRA_RETURN_IF_ERROR(take(entry, given, abi));
+  MOIRA_RETURN_IF_ERROR(take(entry, plan, abi));
+  if (late && communicator && communicator->ranks() > 1) {
+    chooses = &entry;
+    given = &plan;
+    abiPlans = &abi;
+    for (const LayerSpec &layer : entry.layers)
+      MOIRA_RETURN_IF_ERROR(hold(*groupOf(layer.index)));
+  }
   if (!any || !communicator || communicator->ranks() == 1)
     return Status();
   uint64_t stale = 0;
@@ -168,15 +194,38 @@ Status Shadows::begin(const EntrySpec &entry, const StepPlan &given,
     Group &group = groups[i];
     if (!group.plan)
       continue;
-    if (stale >> std::min<size_t>(i, 63) & 1) {
-      std::fill(group.held.begin(), group.held.end(), -1);
-      for (size_t p = 0; p < group.parameters.size(); ++p)
-        group.versions[p] =
-            parameters.version(static_cast<int>(group.parameters[p]));
-    }
+    if (stale >> std::min<size_t>(i, 63) & 1)
+      refresh(group);
     MOIRA_RETURN_IF_ERROR(list(group));
   }
   return Status();
+}
+
+Status Shadows::choose(size_t place, const std::vector<int32_t> &experts,
+                       bool stale) {
+  if (!chooses)
+    return experts.empty()
+               ? Status()
+               : Status(MOIRA_INVALID_ARGUMENT,
+                        concat("shadow: expected none, since the step began "
+                               "for none, got ",
+                               experts.size()));
+  int64_t layer = chooses->layers[place].index;
+  LayerRun &run = given->layers[place];
+  run.shadows = experts;
+  MOIRA_RETURN_IF_ERROR(plans.writeTable(layer, run));
+  moira_plan &plan = (*abiPlans)[place];
+  plan.slot_table = run.table.empty() ? nullptr : run.table.data();
+  Group &group = *groupOf(layer);
+  if (stale)
+    refresh(group);
+  if (experts.empty())
+    return Status();
+  group.plan = &plan;
+  group.run = &run;
+  any = true;
+  MOIRA_RETURN_IF_ERROR(list(group));
+  return start(layer);
 }
 
 Status Shadows::start(int64_t layer) {

@@ -26,10 +26,21 @@ public:
   Shadows(const LayerPlans &plans, ParameterTable &parameters);
 
   /// Before a step whose layers run with `given`, as `abi` says it to generated
-  /// code; both stay as they are to the end of the step. Collective where a
-  /// layer has shadows: ranks compare their plans.
-  Status begin(const EntrySpec &entry, const StepPlan &given,
-               const std::vector<moira_plan> &abi, Communicator *communicator);
+  /// code; both stay as they are to the end of the step, but for `choose`.
+  /// Collective where a layer has shadows: ranks compare their plans. With
+  /// `late` layers may get shadows by `choose`, of an entry whose layers share
+  /// no parameters.
+  Status begin(const EntrySpec &entry, StepPlan &given,
+               std::vector<moira_plan> &abi, Communicator *communicator,
+               bool late);
+  /// In a step that has begun without shadows of a layer: it runs with these,
+  /// which all ranks have chosen alike. `place` is the layer's in the entry,
+  /// `stale` whether any rank said that its weights are (`isStale`). Changes
+  /// the plan that `begin` was given, and queues what the layer needs.
+  Status choose(size_t place, const std::vector<int32_t> &experts, bool stale);
+  /// Whether the weights of a layer have changed on this rank since they were
+  /// shared.
+  bool isStale(int64_t layer) const;
   /// Queues what a layer needs, the first time that it is asked in a step. To
   /// be called before any transfer of that layer.
   Status start(int64_t layer);
@@ -71,12 +82,19 @@ private:
   Status list(Group &group);
   bool isStale(const Group &group) const;
 
+  void refresh(Group &group);
+  Status hold(const Group &group);
+
   const LayerPlans &plans;
   ParameterTable &parameters;
   Communicator *communicator = nullptr;
   std::vector<Group> groups;
   bool any = false; ///< whether the step has shadows
-  Placement step;   ///< of the group that is listed
+  // Of a step whose layers may choose some; else null:
+  const EntrySpec *chooses = nullptr;
+  StepPlan *given = nullptr;
+  std::vector<moira_plan> *abiPlans = nullptr;
+  Placement step; ///< of the group that is listed
   std::vector<Word> words;
 };
 

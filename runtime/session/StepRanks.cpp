@@ -90,6 +90,8 @@ void StepContext::gatherCounts(int64_t layer, int64_t experts,
   mine.plan = hashPlanOf(entry, *plan, ctx.ranks);
   if (layerSeconds && place < layerSeconds->size())
     mine.seconds = (*layerSeconds)[place];
+  if (adaptation && adaptation->shadowsLate())
+    mine.stale = shadows->isStale(layer);
   waiting(layer, [&] {
     note("gather_counts",
          link().gatherCounts(layer, experts, counts, mine, matrix));
@@ -117,9 +119,17 @@ void StepContext::adapt(size_t place, int64_t experts, const int32_t *matrix) {
   moira_plan &plan = (*layerPlans)[place];
   plan.degree = adaptation->plan(place).degree;
   plan.exchange = adaptation->plan(place).exchange;
+  const std::vector<int32_t> &chosen = adaptation->plan(place).shadows;
+  if (adaptation->shadowsLate()) {
+    bool stale = false;
+    for (const RankRecord &record : link().records())
+      stale |= record.stale != 0;
+    if (Status status = shadows->choose(place, chosen, stale); !status.ok())
+      return fail(status.code, status.within("shadows").message);
+  }
   const Decision &decision = adaptation->decision(place);
   steps.replanned(place, plan);
-  steps.planned(place, {}, decision.seconds, reasonName(decision.reason));
+  steps.planned(place, chosen, decision.seconds, reasonName(decision.reason));
 }
 
 /// Tells who decides what an exchange of a forward step sends.

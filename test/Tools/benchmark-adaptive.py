@@ -49,6 +49,31 @@ class Judge(unittest.TestCase):
         self.assertEqual(judged["best_fixed_s"], 5 * 60)
         self.assertAlmostEqual(judged["regret"], 6 / 5 - 1)
 
+    def test_times_of_layers(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            for step in range(8):
+                for rank in (0, 1):
+                    layer = {"seconds": step + rank}
+                    if step > 5:
+                        layer["predicted"] = 10 * step
+                    print(json.dumps({"step": step, "layers": [layer]}),
+                          file=file)
+            file.flush()
+            # Steps 5 to 7 of the slower rank; of 5 nobody has said anything.
+            self.assertEqual(model.layer_times(file.name), (7, 65))
+
+    def test_balanced(self):
+        class Runner:
+            def adaptive(self, workload, seed):
+                return report([2] * 3, [2, 3, 4], [9] * 3)
+
+        workload = workloads.Workload("w", "p", [], [1], even=["--loads"])
+        judged = [{"best_fixed_s": 60, "steps": 10}]
+        self.assertEqual(workloads.balance(Runner(), workload, judged),
+                         {"step_s": 3, "speedup": 2})
+        workload.even = None
+        self.assertIsNone(workloads.balance(Runner(), workload, judged))
+
     def test_interval(self):
         self.assertEqual(workloads.interval([3]), (3, None))
         mean, half = workloads.interval([1, 2, 3])

@@ -3,13 +3,16 @@
 
 #include "Calibrate.h"
 
+#include "collective/Record.h"
 #include "support/CommandLine.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <numeric>
 
 using namespace moira;
 using namespace moira::tools;
@@ -18,7 +21,7 @@ using std::chrono::steady_clock;
 
 // Five sizes of the products, two of all else: with both directions and both
 // kinds of links 20 points.
-static constexpr int kernelSizes = 5, repetitions = 5;
+static constexpr int kernelSizes = 5, repetitions = 9;
 static constexpr int64_t defaultTokens = 4096;
 
 //===----------------------------------------------------------------------===//
@@ -57,18 +60,49 @@ static Result<std::vector<int64_t>> groupsOf(const LayerRow &row,
 }
 
 namespace {
-/// The fastest steps of a size.
+/// The steps of a size.
 struct LayerTimes {
-  PartSeconds forward{}, backward{};
+  using Parts = std::array<std::vector<double>, MOIRA_PART_COUNT>;
+  Parts forwardRuns, backwardRuns;
+  PartSeconds forward{}, backward{}; ///< medians
   std::vector<int64_t> groups;
-  int64_t rows = 0; ///< that the rank routed
+  int64_t rows = 0;    ///< that the rank routed
+  int64_t allRows = 0; ///< that all ranks routed; 0: not told
 
-  void take(const LayerRow &row, PartSeconds &best) {
+  static void take(const LayerRow &row, Parts &runs) {
     for (int part = 0; part < MOIRA_PART_COUNT; ++part)
-      best[part] = best[part] > 0 ? std::min(best[part], row.seconds[part])
-                                  : row.seconds[part];
+      runs[part].push_back(row.seconds[part]);
+  }
+  /// The usual step is what is predicted, so not the fastest one.
+  static void takeMedians(Parts &runs, PartSeconds &medians) {
+    for (int part = 0; part < MOIRA_PART_COUNT; ++part) {
+      std::vector<double> &list = runs[part];
+      if (list.empty())
+        continue;
+      std::nth_element(list.begin(), list.begin() + list.size() / 2,
+                       list.end());
+      medians[part] = list[list.size() / 2];
+    }
+  }
+  /// What a step's exchanges take of two ranks, whoever waits for the other's
+  /// products not counted: three operations, threads that wake and rows that
+  /// are packed among them, which messages alone do not show.
+  void addExchange(const LayerCostSpec &cost, int experts,
+                   std::vector<CalibrationPoint> &points) const {
+    double mine =
+        double(std::accumulate(groups.begin(), groups.end(), int64_t(0)));
+    double other = double(allRows) - mine;
+    double waits = mine > 0 ? std::max(other / mine - 1, 0.0) : 0;
+    double seconds =
+        forward[MOIRA_PART_EXCHANGE] - waits * forward[MOIRA_PART_EXPERT];
+    double bytes = double(sizeof(RankRecord)) + 4.0 * experts +
+                   double(rows) / 2 * double(cost.rowBytes + cost.resultBytes);
+    if (allRows > 0 && seconds > 0)
+      points.push_back({Measured::Intra, 1, bytes / 3, seconds / 3});
   }
   void addPoints(bool kernelsOnly, std::vector<CalibrationPoint> &points) {
+    takeMedians(forwardRuns, forward);
+    takeMedians(backwardRuns, backward);
     int64_t sum = 0, count = 0;
     for (int64_t group : groups) {
       sum += group;
@@ -112,6 +146,7 @@ static llvm::Error measureLayer(const LoadedProgram &program,
       return error;
     sessions.forgetGradients();
     LayerTimes times;
+    bool moved = false;
     for (int run = 0; run < repetitions; ++run) {
       auto ran = sessions.run(entry.name, *inputs, 1);
       if (!ran)
@@ -132,11 +167,17 @@ static llvm::Error measureLayer(const LoadedProgram &program,
         return toError(groups.status().within("--calibrate"));
       times.groups = std::move(*groups);
       times.rows = row.routed;
-      times.take(row, times.forward);
+      times.allRows =
+          std::accumulate(row.matrix.begin(), row.matrix.end(), int64_t(0));
+      moved = copies == 1;
+      LayerTimes::take(row, times.forwardRuns);
       if (options.grad && !rows.back().layers.empty())
-        times.take(rows.back().layers.front(), times.backward);
+        LayerTimes::take(rows.back().layers.front(), times.backwardRuns);
     }
-    times.addPoints(/*kernelsOnly=*/i != 0 && i != 2, points);
+    bool kernelsOnly = i != 0 && i != 2;
+    times.addPoints(kernelsOnly, points);
+    if (!kernelsOnly && moved && ranks.ranks == 2 && layer.cost)
+      times.addExchange(*layer.cost, int(layer.experts), points);
   }
   return llvm::Error::success();
 }
@@ -181,7 +222,11 @@ static Status measureLink(Communicator &group, int peer, Measured kind,
 
 static llvm::Error measureLinks(const Grid &grid,
                                 std::vector<CalibrationPoint> &points) {
-  if (grid.ranks() == 1)
+  // Steps of two ranks have told it already.
+  bool known = llvm::any_of(points, [](const CalibrationPoint &point) {
+    return point.kind == Measured::Intra;
+  });
+  if (grid.ranks() == 1 || known)
     return llvm::Error::success();
   std::vector<std::vector<CalibrationPoint>> found(grid.ranks());
   Status status = grid.agree([&](int rank) -> Status {

@@ -7,6 +7,7 @@
 #include "Weights.h"
 
 #include "base/Pool.h"
+#include "collective/VirtualClock.h"
 #include "session/Rebalancing.h"
 #include "session/Residuals.h"
 #include "session/StepPlan.h"
@@ -95,9 +96,10 @@ llvm::Error RankSessions::setRebalance(const std::string &entry,
                                        int64_t steps) {
   rebalance = steps;
   stepsDone.assign(sessions.size(), 0);
+  RebalanceOptions options;
+  options.steps = steps; // until the next one
   for (auto &session : sessions)
-    if (Status status = session->countLoads(entry, RebalanceOptions());
-        !status.ok())
+    if (Status status = session->countLoads(entry, options); !status.ok())
       return toError(status.within("--rebalance"));
   return llvm::Error::success();
 }
@@ -199,9 +201,15 @@ llvm::Expected<std::vector<double>> RankSessions::run(const std::string &entry,
       if (shadows.hottest > 0)
         MOIRA_RETURN_IF_ERROR(
             setShadows(session, plan, shadows, &rows.front()));
-      if (rebalance > 0 && ++stepsDone[place] % rebalance == 0)
-        MOIRA_RETURN_IF_ERROR(session.rebalance(entry).status());
       double counted = 0;
+      if (rebalance > 0 && ++stepsDone[place] % rebalance == 0) {
+        std::shared_ptr<Communicator> group = grid.communicator(rank);
+        VirtualClock *clock = group ? group->clock() : nullptr;
+        double begin = clock ? clock->seconds() : 0;
+        MOIRA_RETURN_IF_ERROR(session.rebalance(entry).status());
+        // Moves are a part of what this step takes.
+        counted += clock ? clock->seconds() - begin : 0;
+      }
       for (const StepRow &row : rows)
         counted += row.total;
       times[place].push_back(grid.isVirtual() ? counted : passed);

@@ -131,10 +131,11 @@ Trainer::create(std::shared_ptr<const Program> program,
           startAdapting(grid, made->sessions, made->entry->name, options.grid,
                         /*variant=*/"", options.adapt))
     return error;
+  RebalanceOptions moves;
+  moves.steps = options.grid.rebalance; // until the next ones
   for (auto &session : made->sessions)
     if (options.grid.rebalance > 0)
-      if (Status status =
-              session->countLoads(made->entry->name, RebalanceOptions());
+      if (Status status = session->countLoads(made->entry->name, moves);
           !status.ok())
         return toError(status.within("--rebalance"));
   return made;

@@ -205,7 +205,6 @@ llvm::Error tools::startAdapting(const Grid &grid, Sessions sessions,
   AdaptOptions all = *options;
   all.flightLog.clear();
   all.replay.clear();
-  all.selection.lag = 1;
   Session &first = *sessions.front();
   const EntrySpec &entry =
       first.manifest().entries[first.manifest().findEntry(name)];

@@ -68,17 +68,7 @@ private:
     return exchange;
   }
 
-  Status run() {
-    const int32_t *mine = counts.data() + ranks.rank() * shape.experts;
-    int64_t own = 0;
-    for (int e = 0; e < shape.experts; ++e)
-      own += mine[e];
-    int64_t all = 0;
-    for (int32_t n : counts)
-      all += n;
-    home.resize((own + 1) * shape.partialBytes * std::max(plan.copies, 1));
-    away.resize((all + 1) * shape.partialBytes);
-    std::vector<int32_t> base = shape.evenTable();
+  Status sendShadows(const std::vector<int32_t> &base) {
     for (int32_t unit : shadowed)
       for (const WeightShape &weight : shape.weights) {
         local.resize(
@@ -91,6 +81,22 @@ private:
         move.bytes = weight.bytes;
         MOIRA_RETURN_IF_ERROR(ranks.moveShadow(chosen, move).status());
       }
+    return Status();
+  }
+
+  Status run() {
+    const int32_t *mine = counts.data() + ranks.rank() * shape.experts;
+    int64_t own = 0;
+    for (int e = 0; e < shape.experts; ++e)
+      own += mine[e];
+    int64_t all = 0;
+    for (int32_t n : counts)
+      all += n;
+    home.resize((own + 1) * shape.partialBytes * std::max(plan.copies, 1));
+    away.resize((all + 1) * shape.partialBytes);
+    std::vector<int32_t> base = shape.evenTable();
+    if (!shape.lateShadows)
+      MOIRA_RETURN_IF_ERROR(sendShadows(base));
     std::vector<int64_t> gathers;
     for (const WeightShape &weight : shape.weights) {
       moira_gather gather{};
@@ -111,6 +117,8 @@ private:
     std::vector<int32_t> matrix(counts.size());
     MOIRA_RETURN_IF_ERROR(ranks.gatherCounts(0, shape.experts, mine,
                                              RankRecord(), matrix.data()));
+    if (shape.lateShadows)
+      MOIRA_RETURN_IF_ERROR(sendShadows(base));
     clock.add(times.dispatch(own));
     double product = times.call(false);
     if (plan.copies == 0) {
@@ -260,8 +268,10 @@ TEST(Simulator, ReadsSlotTables) {
 /// Weights of shadows down trees and, large ones, in parts.
 TEST(Simulator, SendsShadows) {
   Topology topology = cluster(2, 4, 1e9, 2e8);
-  for (int64_t hidden : {16, 8192}) {
+  for (auto [hidden, late] : {std::pair(16, false), std::pair(16, true),
+                              std::pair(8192, false), std::pair(8192, true)}) {
     LayerShape shape = layerShape(8, 16, 16, hidden, 3);
+    shape.lateShadows = late;
     EXPECT_EQ(shadowTransport(8, shape.weights[0].bytes),
               hidden == 16 ? ShadowTransport::Tree : ShadowTransport::Split);
     auto counts = loads("zipf:1.5", 8, 16, 120, 2);

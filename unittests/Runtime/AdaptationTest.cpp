@@ -61,6 +61,27 @@ TEST(Adaptation, AllRanksChooseTheSameWithinAStep) {
   agree(1500, options, 2);
 }
 
+/// A table of experts that layers share is no layer's own.
+TEST(Adaptation, LayersThatShareParametersHaveNoShadows) {
+  Manifest manifest = P::manifest();
+  auto most = [&](int lag) {
+    AdaptOptions options;
+    options.selection.lag = lag;
+    auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, options);
+    int shadows = 0;
+    for (const Candidate &candidate : adaptation->candidates())
+      shadows = std::max(shadows, candidate.plan.shadows);
+    EXPECT_EQ(adaptation->shadowsLate(), lag == 0 && shadows > 0);
+    return shadows;
+  };
+  EXPECT_EQ(most(0), 1);
+  EXPECT_EQ(most(1), 1);
+  std::vector<LayerSpec> &layers = manifest.entries[0].layers;
+  layers[1].cost->weights[0].parameter = layers[0].cost->weights[0].parameter;
+  EXPECT_EQ(most(0), 0);
+  EXPECT_EQ(most(1), 0);
+}
+
 TEST(Adaptation, VariantsAreChosenByRowsWithinAGroup) {
   Manifest manifest = P::manifest();
   auto adaptation = makeAdaptation(manifest, {0, P::ranks, 1}, {});

@@ -94,8 +94,6 @@ Status test::runAgreeing(Communicator &group, int steps,
           own, 1e-5 * (1 + adaptation->decision(layer).candidate % 3), rank));
     adaptation->finish(status.ok(), step, seconds, false);
     // A rank now and then may not run a variant.
-    if (options.selection.lag == 0)
-      continue;
     if (step % 500 == 250 + rank)
       EXPECT_OK(adaptation->forbid("r1-decode", true));
     if (step % 500 == 350 + rank)

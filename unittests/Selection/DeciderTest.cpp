@@ -12,33 +12,6 @@ using namespace moira::runtime;
 using namespace moira::test;
 
 namespace {
-/// Four ranks, eight experts, two spare slots, variants of two classes.
-struct Small {
-  Machine machine{
-      cluster(2, 2, 10e9, 2e9), layerShape(4, 8, 256, 512, 2), {}, {}};
-  SelectionSpace space;
-
-  Small() {
-    setKernels(machine, 4.0 * 256 * 512, 1e12, 3e-6);
-    space.variants = {{"gather", 0, MOIRA_SCHEDULE_EQUAL, "exact"},
-                      {"exchange", 1, MOIRA_SCHEDULE_EQUAL, "exact"},
-                      {"groups", 1, MOIRA_SCHEDULE_GROUPS, "exact"},
-                      {"fast", 1, MOIRA_SCHEDULE_EQUAL, "rounded"}};
-    space.hierarchical = true;
-    space.maxShadows = 2;
-  }
-  std::unique_ptr<Decider> decider(SelectionOptions options = {}) const {
-    auto made = Decider::create(space, machine.model(machine.known), options);
-    EXPECT_TRUE(made.ok()) << made.status().message;
-    return std::move(*made);
-  }
-  std::string refused(SelectionSpace other, SelectionOptions options = {}) {
-    return Decider::create(other, machine.model(machine.known), options)
-        .status()
-        .message;
-  }
-};
-
 /// A record with its memory.
 struct Told {
   SharedStep record;
@@ -414,49 +387,33 @@ TEST(Decider, RefusesSpacesThatDoNotFit) {
                                   "exchange on a grid without nodes");
 }
 
-TEST(Candidates, AreListedOnce) {
+/// Where somebody else has decided the variant, all modes stay within it.
+TEST(Decider, KeepsToTheVariantThatRuns) {
   Small small;
-  std::vector<Candidate> list = small.space.candidates();
-  // r = 0: one. r = 1: two variants of 4 degrees by 2 exchanges, groups: each
-  // with 0, 1 and 2 shadows.
-  EXPECT_EQ(list.size(), 1 + 3 * (2 * 4 * 2 + 1));
-  EXPECT_EQ(list[0].describe(), "r=0");
-  EXPECT_EQ(list.back().describe(), "r=1 degree=8 hierarchical shadow=2");
-  const int32_t table[] = {0};
-  moira_plan plan = list.back().toPlan(table, 6);
-  EXPECT_EQ(plan.variant, list.back().variant);
-  EXPECT_EQ(plan.degree, 8);
-  EXPECT_EQ(plan.exchange, 1);
-  EXPECT_EQ(plan.slots, 6);
-  EXPECT_EQ(plan.slot_table, table);
-  EXPECT_EQ(list[0].toPlan(nullptr, 6).slots, 0);
-  SelectionSpace other = small.space;
-  EXPECT_EQ(other.hash(), small.space.hash());
-  other.variants[0].numerics = "x";
-  EXPECT_NE(other.hash(), small.space.hash());
-  other = small.space;
-  other.degrees = {1, 2, 4};
-  EXPECT_NE(other.hash(), small.space.hash());
-}
-
-TEST(Buckets, Logarithms) {
-  EXPECT_EQ(quarterLog2(0), 0);
-  EXPECT_EQ(quarterLog2(std::nan("")), 0);
-  EXPECT_EQ(quarterLog2(1), 0);
-  for (double x = 1; x < 1e12; x *= 1.01)
-    EXPECT_EQ(quarterLog2(x), int(std::floor(4 * std::log2(x) + 1e-12))) << x;
-}
-
-/// More kinds of loads than are kept: the oldest go, nothing grows.
-TEST(Buckets, MakeRoom) {
-  History history(3);
-  for (int64_t step = 0; step < 5000; ++step) {
-    BucketKey key{int32_t(step % 1000), int32_t(step % 7), 0};
-    Bucket &bucket = history.find(key, step);
-    EXPECT_TRUE(bucket.key == key);
-    EXPECT_EQ(history.peek(key), &bucket);
-    EXPECT_EQ(bucket.visits, 1);
+  Told told(4, 8);
+  std::fill(told.counts.begin(), told.counts.end(), 100);
+  for (SelectionMode mode : {SelectionMode::Fixed, SelectionMode::Model,
+                             SelectionMode::Measured, SelectionMode::Oracle}) {
+    SelectionOptions options;
+    options.mode = mode;
+    options.lag = 0;
+    options.joint = true;
+    auto decider = small.decider(options);
+    if (mode == SelectionMode::Oracle)
+      decider->setOracle([](const Candidate &c) { return 1.0 + c.variant; });
+    told.variants.assign(4, ~uint64_t(0));
+    for (int step = 0; step < 40; ++step) {
+      told.record.step = step;
+      told.record.timedStep = step - 1;
+      told.record.variant = step % 4;
+      Result<Decision> made = decider->decide(told.record);
+      ASSERT_TRUE(made.ok()) << made.status().message;
+      EXPECT_EQ(int(decider->candidates()[made->candidate].variant), step % 4);
+    }
+    told.variants[2] = 0b1101;
+    told.record.variant = 1;
+    EXPECT_EQ(decider->decide(told.record).status().message,
+              "selection: expected a variant that all ranks may run, got "
+              "number 1");
   }
-  EXPECT_EQ(history.buckets.size(), size_t(History::maxBuckets));
-  EXPECT_EQ(history.peek({1, 1, 1}), nullptr);
 }

@@ -92,6 +92,33 @@ inline Machine machineB() {
   return machine;
 }
 
+/// Four ranks, eight experts, two spare slots, variants of two classes.
+struct Small {
+  Machine machine{
+      cluster(2, 2, 10e9, 2e9), layerShape(4, 8, 256, 512, 2), {}, {}};
+  SelectionSpace space;
+
+  Small() {
+    setKernels(machine, 4.0 * 256 * 512, 1e12, 3e-6);
+    space.variants = {{"gather", 0, MOIRA_SCHEDULE_EQUAL, "exact"},
+                      {"exchange", 1, MOIRA_SCHEDULE_EQUAL, "exact"},
+                      {"groups", 1, MOIRA_SCHEDULE_GROUPS, "exact"},
+                      {"fast", 1, MOIRA_SCHEDULE_EQUAL, "rounded"}};
+    space.hierarchical = true;
+    space.maxShadows = 2;
+  }
+  std::unique_ptr<Decider> decider(SelectionOptions options = {}) const {
+    auto made = Decider::create(space, machine.model(machine.known), options);
+    EXPECT_TRUE(made.ok()) << made.status().message;
+    return std::move(*made);
+  }
+  std::string refused(SelectionSpace other, SelectionOptions options = {}) {
+    return Decider::create(other, machine.model(machine.known), options)
+        .status()
+        .message;
+  }
+};
+
 /// True times of all candidates under loads.
 class Truth {
 public:

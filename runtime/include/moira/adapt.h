@@ -29,8 +29,8 @@ typedef enum moira_adapt_mode {
 typedef struct moira_adapt_options {
   uint32_t struct_size;
   int32_t mode; /* MOIRA_ADAPT_... */
-  /* 1: a step's loads decide for the next one. 0: for its own, as far as the
-   * degree and the exchange go. */
+  /* 1: a step's loads decide for the next one. 0: for its own, all but the
+   * variant. */
   int32_t lag;
   int32_t max_shadows;    /* experts shadowed at most; -1: as many as fit */
   const int32_t *degrees; /* pipeline chunks to choose from */
