@@ -20,8 +20,8 @@ static constexpr int64_t kStreamBlockBytes = int64_t{16} << 10;
 /// innermost loop and panels do.
 static constexpr int64_t kStepMultiple = 64;
 
-/// Elements between staged rows beyond their own: rows that are a multiple of
-/// 4 KiB apart would share the sets of the first cache.
+/// Elements between staged rows, or steps, beyond their own: those that are a
+/// multiple of 4 KiB apart would share the sets of the first cache.
 static constexpr int64_t kStagePadding = 16;
 
 /// How far ahead of its own stream a tile asks for memory, and what an item
@@ -53,9 +53,16 @@ int64_t BlockedProduct::stageElements() const {
   int64_t bytes = format.accumulator.getIntOrFloatBitWidth() / 8;
   int64_t most =
       std::max(options.stageBytes() / bytes, rowBlock * kStepMultiple);
+  if (format.stepsFirst)
+    return std::max(most, kStepMultiple * stepStride());
   if (!ShapedType::isDynamic(steps))
     most = std::min(most, rowBlock * steps);
   return most + rowBlock * kStagePadding;
+}
+
+/// Whole vectors are staged, of pairs two at a time.
+int64_t BlockedProduct::stepStride() const {
+  return llvm::alignTo(rowBlock, 2 * format.lanes) + kStagePadding;
 }
 
 /// From the worker's arena, which gets it back at the end of the item: it is
@@ -94,8 +101,10 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   Value one = b.index(1);
   Value tiles = b.make<arith::CeilDivUIOp>(item.rows, b.index(format.rows));
   Value all = b.maximum(item.steps, one);
-  Value room =
-      b.sub(b.div(b.index(stageElements()), item.rows), b.index(kStagePadding));
+  Value room = format.stepsFirst
+                   ? b.index(stageElements() / stepStride())
+                   : b.sub(b.div(b.index(stageElements()), item.rows),
+                           b.index(kStagePadding));
   Value isWhole = b.compare(arith::CmpIPredicate::ule, all, room);
   block = b.select(b.compare(arith::CmpIPredicate::ule, item.rows,
                              b.index(options.streamRows)),
@@ -109,7 +118,8 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
   // A panel that is made is as long as its memory, whatever the rows.
   Value longest = makesPanels() ? b.index(blockSteps()) : part;
   block = b.select(isSingle, longest, b.minimum(block, part));
-  stride = b.add(part, b.index(kStagePadding));
+  stride = format.stepsFirst ? b.index(stepStride())
+                             : b.add(part, b.index(kStagePadding));
   if (chains == 1)
     return emitChain(b, op, item, b.index(0));
   b.loop(chains, [&](Value chain) { emitChain(b, op, item, chain); });
@@ -309,7 +319,7 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
                                                call.steps, range.chain})
                            : whole;
     call.stage = stage;
-    call.stageOffset = done;
+    call.stageOffset = format.stepsFirst ? b.mul(done, stride) : done;
     call.stride = stride;
     call.rows = item.rows;
     call.panels = place.memrefs;

@@ -17,7 +17,8 @@ struct StepRange {
   Value begin, steps, chain;
 };
 
-/// Where staged rows go: row r at `r * stride`.
+/// Where staged rows go: row r at `r * stride`, or where steps come first step
+/// s at `s * stride`.
 struct StagePlace {
   Value memref, stride;
 };
@@ -100,6 +101,7 @@ private:
   void choosePrefetch(LoopBuilder &b, const Item &item, TileCall &call,
                       Value panel, StepRange part, Value done);
   int64_t stageElements() const;
+  int64_t stepStride() const;
   bool makesPanels() const { return scratchBytes > 0; }
   /// Steps of a block of so many bytes of all panels.
   int64_t stepsOf(int64_t bytes) const;

@@ -16,8 +16,8 @@ using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
-/// Rows and panels of a work item: a copied panel serves many rows, and a
-/// transposed row all panels. Fewer rows where there would be few items.
+/// Rows and panels of a work item: a copied panel serves many rows, and copied
+/// rows all panels. Fewer rows where there would be few items.
 static constexpr int64_t kMostRows = 512, kFewRows = 192, kPanels = 4;
 static constexpr int64_t kManyItems = 64;
 
@@ -245,6 +245,7 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
             : accumulator,
       accumulator, /*weights=*/1, width, pairs, options);
   format.ragged = true;
+  format.stepsFirst = true;
   if (pairs)
     recordNumerics(op);
 
@@ -262,9 +263,9 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
   int64_t rowBlocks = llvm::divideCeil(n, kMostRows);
   if (op.getNumExperts() * ranges * rowBlocks < kManyItems)
     rowBlocks = llvm::divideCeil(n, kFewRows);
-  // Evenly, in whole vectors, which the transpose makes.
-  int64_t rowBlock =
-      llvm::alignTo(llvm::divideCeil(n, rowBlocks), format.lanes);
+  // Evenly, in whole vectors, of pairs two.
+  int64_t rowBlock = llvm::alignTo(llvm::divideCeil(n, rowBlocks),
+                                   format.lanes * (pairs ? 2 : 1));
   rowBlocks = llvm::divideCeil(n, rowBlock);
   Value items = b.index(op.getNumExperts() * rowBlocks * ranges);
   auto loop =
@@ -296,14 +297,14 @@ ContractionToTiles::matchAndRewrite(GroupedMatmulOp op,
   item.end = b.minimum(b.add(item.begin, b.index(range)), b.index(panels));
   item.steps = pairs ? b.make<arith::CeilDivUIOp>(size, b.index(2)) : size;
   product.stageRows = [&](StepRange part, StagePlace place) {
-    emitStageColumns(b, format, {lhs, first, row, size}, item.rows, part,
-                     place);
+    emitStageSteps(b, format, {lhs, first, row, size}, item.rows, part,
+                   {place.memref, b.index(0), place.stride});
   };
   product.findPanel = [&](Value panel, StepRange part) {
-    PanelPlace place{{scratch}, b.index(0)};
     emitStageSteps(b, format, {rhs, first, b.mul(panel, b.index(width)), size},
-                   part, place);
-    return place;
+                   b.index(width), part,
+                   {scratch, b.index(0), b.index(format.stepElements())});
+    return PanelPlace{{scratch}, b.index(0)};
   };
   // Flat, for prefetches only.
   if (auto type = cast<MemRefType>(rhs.getType());

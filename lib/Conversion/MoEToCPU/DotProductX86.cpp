@@ -39,11 +39,16 @@ Value mlir::moe::detail::emitRoundSums(LoopBuilder &b, Value low, Value high) {
   int64_t lanes = half.getNumElements();
   auto type = VectorType::get({2 * lanes}, b.builder.getBF16Type());
   Value rounded = callBF16(b, "cvtne2ps2bf16", type, {high, low});
-  auto isNaN = [&](Value sums) {
-    return b.compare(arith::CmpFPredicate::UNO, sums, sums);
+  // A NaN is above infinity but for its sign.
+  auto bits = type.clone(b.builder.getI16Type());
+  auto all = [&](int64_t value) {
+    return b.constant(DenseElementsAttr::get(
+        bits, b.builder.getIntegerAttr(bits.getElementType(), value)));
   };
-  Value all = b.make<vector::ShuffleOp>(
-      isNaN(low), isNaN(high), llvm::to_vector(llvm::seq<int64_t>(2 * lanes)));
+  Value size = b.make<arith::AndIOp>(b.make<arith::BitcastOp>(bits, rounded),
+                                     all(0x7fff));
+  Value isNaN = b.compare(arith::CmpIPredicate::ugt, size, all(0x7f80));
   auto nan = APFloat::getNaN(APFloat::BFloat());
-  return b.select(all, b.constant(DenseElementsAttr::get(type, nan)), rounded);
+  return b.select(isNaN, b.constant(DenseElementsAttr::get(type, nan)),
+                  rounded);
 }

@@ -118,7 +118,8 @@ void Epilogue::emitPrefetches(LoopBuilder &b, const RowBlock &block,
   b.loop(b.index(0), block.rows, [&](Value r) {
     Value row = b.add(block.first, r);
     for (Value operand : flat.elements)
-      b.prefetchLanes({operand, {row}}, columns.first, format.width);
+      b.prefetchLanes({operand, {row}}, columns.first, format.width,
+                      /*locality=*/2);
   });
 }
 

@@ -347,12 +347,13 @@ void LoopBuilder::orderStreams() {
                         StringRef());
 }
 
-void LoopBuilder::prefetchLanes(const Row &row, Value i, int64_t lanes) {
+void LoopBuilder::prefetchLanes(const Row &row, Value i, int64_t lanes,
+                                int64_t locality) {
   int64_t bytes = row.getElementType().getIntOrFloatBitWidth() / 8;
   for (int64_t lane = 0; lane < lanes; lane += kCacheLine / bytes)
     memref::PrefetchOp::create(builder, loc, row.memref,
                                indicesOf(row, add(i, index(lane))),
-                               /*isWrite=*/false, /*localityHint=*/1,
+                               /*isWrite=*/false, locality,
                                /*isDataCache=*/true);
 }
 

@@ -126,7 +126,9 @@ public:
   /// Brings streamed lanes in order with what follows: they are in order with
   /// nothing until then.
   void orderStreams();
-  void prefetchLanes(const Row &row, Value i, int64_t lanes);
+  /// Asks for lanes with a locality of memref.prefetch: 2 is the second-level
+  /// cache, 1 those beyond it.
+  void prefetchLanes(const Row &row, Value i, int64_t lanes, int64_t locality);
   /// `value` in all lanes.
   Value spread(Value value, int64_t lanes);
 

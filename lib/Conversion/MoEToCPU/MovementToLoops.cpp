@@ -112,7 +112,7 @@ struct CombineToLoops : OpRewritePattern<CombineOp> {
       Value next = b.minimum(b.add(t, b.index(1)), lastToken);
       Value ahead = b.maximum(b.toIndex(b.load(slots, {next, j})), b.index(0));
       if (lanes > 1)
-        b.prefetchLanes(rows[ahead], d, lanes);
+        b.prefetchLanes(rows[ahead], d, lanes, /*locality=*/1);
       auto accumulate = [&]() -> SmallVector<Value> {
         Value row = b.widen(b.loadLanes(rows[slot], d, lanes));
         if (!op.getWeights())

@@ -93,13 +93,13 @@ void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
 // Transposes
 //===----------------------------------------------------------------------===//
 
-/// `lanes` elements of a row of a matrix, 0 beyond its columns. `part`: the
-/// columns are read in whole parts of so many.
+/// `lanes` elements of a row of a matrix, 0 beyond its columns, from a column
+/// on that is a multiple of `lanes`.
 static Value loadRow(LoopBuilder &b, Value source, Value row, Value column,
-                     int64_t lanes, int64_t part) {
+                     int64_t lanes) {
   auto type = cast<MemRefType>(source.getType());
   auto vector = VectorType::get({lanes}, type.getElementType());
-  if (type.getDimSize(1) % part == 0)
+  if (type.getDimSize(1) % lanes == 0)
     return b.make<vector::LoadOp>(vector, source, ValueRange{row, column});
   Value left =
       b.maximum(b.sub(b.index(type.getDimSize(1)), column), b.index(0));
@@ -110,92 +110,55 @@ static Value loadRow(LoopBuilder &b, Value source, Value row, Value column,
                                       mask, zero);
 }
 
-/// Integers of 32 bits that hold the 16 bits of each lane, below or above.
-static Value toHalves(LoopBuilder &b, Value narrow, bool high) {
-  auto type = cast<VectorType>(narrow.getType());
-  Type half = b.builder.getIntegerType(type.getElementTypeBitWidth());
-  Type word = b.builder.getIntegerType(2 * type.getElementTypeBitWidth());
-  Value bits = b.make<vector::BitCastOp>(type.clone(half), narrow);
-  Value wide = b.make<arith::ExtUIOp>(type.clone(word), bits);
-  if (!high)
-    return wide;
-  return b.make<arith::ShLIOp>(
-      wide, b.constant(DenseElementsAttr::get(
-                type.clone(word), b.builder.getIntegerAttr(
-                                      word, type.getElementTypeBitWidth()))));
-}
-
 /// One step of a block of a matrix: a row widened, or two rows as pairs.
 static Value loadStep(LoopBuilder &b, const TileFormat &format,
                       const MatrixBlock &block, Value step, Value column,
                       int64_t part) {
   Value last = b.sub(block.rows, b.index(1));
   auto load = [&](Value row) {
-    // Rows beyond the last are read, by the vectors of a transpose, but not
-    // used.
+    // The row beyond the last, of a pair, is read but not used.
     Value at = b.add(block.row, b.minimum(row, last));
-    return loadRow(b, block.source, at, column, format.lanes, part);
+    return loadRow(b, block.source, at, column, part);
   };
   if (!format.pairs)
     return b.toReal(format.accumulator, load(step));
   Value first = b.mul(step, b.index(2)), second = b.add(first, b.index(1));
-  Value low = toHalves(b, load(second), /*high=*/false);
+  Value later = load(second);
   Value exists = b.compare(arith::CmpIPredicate::ult, second, block.rows);
   Value zero =
-      b.constant(cast<TypedAttr>(b.builder.getZeroAttr(low.getType())));
-  low = b.select(exists, low, zero);
-  return b.make<arith::OrIOp>(toHalves(b, load(first), /*high=*/true), low);
+      b.constant(cast<TypedAttr>(b.builder.getZeroAttr(later.getType())));
+  later = b.select(exists, later, zero);
+  return b.make<vector::InterleaveOp>(later, load(first));
 }
 
 void mlir::moe::detail::emitStageSteps(LoopBuilder &b, const TileFormat &format,
-                                       const MatrixBlock &block,
+                                       const MatrixBlock &block, Value count,
                                        StepRange range,
-                                       const PanelPlace &place) {
-  Value to = place.memrefs.front();
-  int64_t factors = format.pairs ? 2 : 1;
+                                       const StepsPlace &place) {
+  // Of pairs two rows make two vectors.
+  int64_t part = format.lanes * (format.pairs ? 2 : 1);
+  auto to = cast<MemRefType>(place.memref.getType());
+  auto type = VectorType::get({part}, format.stageElement());
+  int64_t size = 1;
+  if (to.getElementType() != format.stageElement()) {
+    size = 2;
+    type = VectorType::get({size * part}, to.getElementType());
+  }
   b.loop(b.index(0), range.steps, [&](Value step) {
-    Value at = b.add(place.offset, b.mul(step, b.index(format.stepElements())));
-    for (int64_t c = 0; c < format.width; c += format.lanes) {
-      Value value = loadStep(b, format, block, b.add(range.begin, step),
-                             b.add(block.column, b.index(c)), format.width);
-      if (format.pairs)
-        value = b.make<vector::BitCastOp>(
-            VectorType::get({format.lanes * factors}, format.element), value);
-      vector::StoreOp::create(b.builder, b.loc, value, to,
-                              ValueRange{b.add(at, b.index(c * factors))});
-    }
+    Value at = b.add(place.offset, b.mul(step, place.stride));
+    b.loop(
+        b.index(0), count,
+        [&](Value c) {
+          Value value = loadStep(b, format, block, b.add(range.begin, step),
+                                 b.add(block.column, c), part);
+          if (format.pairs)
+            value = b.make<vector::BitCastOp>(type, value);
+          vector::StoreOp::create(
+              b.builder, b.loc, value, place.memref,
+              ValueRange{b.add(at, b.mul(c, b.index(size)))});
+        },
+        part);
   });
-}
-
-void mlir::moe::detail::emitStageColumns(LoopBuilder &b,
-                                         const TileFormat &format,
-                                         const MatrixBlock &block, Value count,
-                                         StepRange range, StagePlace place) {
-  int64_t lanes = format.lanes;
-  // Rows of the source are read from end to end, a few at a time.
-  b.loop(
-      b.index(0), range.steps,
-      [&](Value step) {
-        b.loop(
-            b.index(0), count,
-            [&](Value first) {
-              SmallVector<Value> square;
-              for (int64_t i = 0; i < lanes; ++i)
-                square.push_back(
-                    loadStep(b, format, block,
-                             b.add(b.add(range.begin, step), b.index(i)),
-                             b.add(block.column, first), lanes));
-              square = emitTranspose(b, std::move(square));
-              for (int64_t i = 0; i < lanes; ++i) {
-                Value to = b.mul(b.add(first, b.index(i)), place.stride);
-                vector::StoreOp::create(b.builder, b.loc, square[i],
-                                        place.memref,
-                                        ValueRange{b.add(to, step)});
-              }
-            },
-            lanes);
-      },
-      lanes);
 }
 
 void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
@@ -247,8 +210,8 @@ void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
                               ValueRange{b.add(corner, b.index(at))});
     }
   };
-  // Panel by panel, and in each the memory in order; the next panel is far away
-  // and is asked for early.
+  // Panel by panel, and in each the memory in order. All of it has been asked
+  // for while the block before was multiplied.
   Value size = b.mul(range.steps, b.index(factors));
   b.loop(
       b.index(0), size,
@@ -260,14 +223,6 @@ void mlir::moe::detail::emitTransposedPanel(LoopBuilder &b,
         b.loop(
             b.index(0), b.index(format.width / factors),
             [&](Value c) {
-              Value row = b.mul(b.add(firstStep, c), b.index(width * factors));
-              int64_t bytes =
-                  lanes * width * factors * element.getIntOrFloatBitWidth() / 8;
-              emitPrefetches(
-                  b, panels, b.add(b.add(start, panelElements), row),
-                  b.index(kPrefetchBytes * 8 / element.getIntOrFloatBitWidth()),
-                  b.index(0), b.index(llvm::divideCeil(bytes, kPrefetchBytes)),
-                  /*shift=*/{}, /*run=*/{}, /*isNear=*/true);
               b.loop(
                   b.index(0), end,
                   [&](Value k) {

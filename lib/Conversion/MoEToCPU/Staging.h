@@ -35,18 +35,20 @@ struct MatrixBlock {
   Value row, column, rows;
 };
 
-/// Copies rows of the block, from column `column` on, to `place`: `lanes`
-/// columns to each step, widened, or two rows to each step where `format` has
-/// pairs. `width` columns per step; rows beyond `block.rows` and columns beyond
-/// the matrix are 0.
-void emitStageSteps(LoopBuilder &b, const TileFormat &format,
-                    const MatrixBlock &block, StepRange range,
-                    const PanelPlace &place);
+/// Where steps go: step s at `offset + s * stride`, in elements of `memref`:
+/// those of panels, or of the stage.
+struct StepsPlace {
+  Value memref, offset, stride;
+};
 
-/// Copies columns of the block as the stage's rows: `count` of them.
-void emitStageColumns(LoopBuilder &b, const TileFormat &format,
-                      const MatrixBlock &block, Value count, StepRange range,
-                      StagePlace place);
+/// Copies rows of the block, `count` columns from column `block.column` on, to
+/// `place`: a row widened to each step, or where `format` has pairs two rows.
+/// Whole vectors are written, of pairs two at a time: there is room for them,
+/// and `block.column` is a multiple of that. Rows beyond `block.rows` and
+/// columns beyond the matrix are 0.
+void emitStageSteps(LoopBuilder &b, const TileFormat &format,
+                    const MatrixBlock &block, Value count, StepRange range,
+                    const StepsPlace &place);
 
 /// Makes a block of `format.width` columns, from `column` on, of a transposed
 /// panel: `panels` is the flat memref of packed weights and `base` where the

@@ -54,8 +54,7 @@ Value mlir::moe::detail::flatten(LoopBuilder &b, Value memref) {
 
 void mlir::moe::detail::emitPrefetches(LoopBuilder &b, ValueRange memrefs,
                                        Value offset, Value stride, Value from,
-                                       Value to, Value shift, Value run,
-                                       bool isNear) {
+                                       Value to, Value shift, Value run) {
   b.loop(from, to, [&](Value chunk) {
     Value begin = offset;
     if (shift) {
@@ -71,7 +70,7 @@ void mlir::moe::detail::emitPrefetches(LoopBuilder &b, ValueRange memrefs,
         memref::PrefetchOp::create(
             b.builder, b.loc, memref,
             ValueRange{b.add(first, b.index(line / bytes))},
-            /*isWrite=*/false, /*localityHint=*/isNear ? 3 : 2,
+            /*isWrite=*/false, /*localityHint=*/2,
             /*isDataCache=*/true);
     }
   });

@@ -47,7 +47,7 @@ private:
                    Value prefetched);
   void emitStep(MutableArrayRef<Value> sums, ArrayRef<Value> rows, Value column,
                 Value step, int64_t unrolled);
-  Value loadFactor(Value row, Value step, int64_t unrolled);
+  Value loadFactor(Value at);
   void storeSums(ArrayRef<Value> sums, ArrayRef<Value> places);
   void storeResults(ArrayRef<Value> sums, int64_t count, Value first,
                     Value column);
@@ -67,9 +67,9 @@ private:
 
 } // namespace
 
-/// The left factor of a step in all lanes.
-Value KernelBuilder::loadFactor(Value row, Value step, int64_t unrolled) {
-  Value scalar = b.load(call.stage, plus(b.add(row, step), unrolled));
+/// A left factor in all lanes.
+Value KernelBuilder::loadFactor(Value at) {
+  Value scalar = b.load(call.stage, at);
   return b.make<vector::BroadcastOp>(
       VectorType::get({format.lanes}, scalar.getType()), scalar);
 }
@@ -91,9 +91,14 @@ void KernelBuilder::emitStep(MutableArrayRef<Value> sums, ArrayRef<Value> rows,
       columns.push_back(format.pairs ? value
                                      : b.toReal(format.accumulator, value));
     }
+  Value ofStep;
+  if (format.stepsFirst)
+    ofStep = b.mul(plus(step, unrolled), call.stride);
   int64_t perRow = columns.size();
   for (auto [r, row] : llvm::enumerate(rows)) {
-    Value factor = loadFactor(row, step, unrolled);
+    Value factor = loadFactor(
+        ofStep ? plus(b.add(rows.front(), ofStep), static_cast<int64_t>(r))
+               : plus(b.add(row, step), unrolled));
     for (int64_t c = 0; c < perRow; ++c) {
       Value &sum = sums[r * perRow + c];
       // vector.fma would become an operation that may round twice.
@@ -148,8 +153,11 @@ KernelBuilder::Values KernelBuilder::emitSteps(Values sums,
 void KernelBuilder::emitTile(int64_t count, Value first, Value column,
                              Value prefetched) {
   Values rows;
-  for (int64_t r = 0; r < count; ++r)
-    rows.push_back(b.add(call.stageOffset, b.mul(plus(first, r), call.stride)));
+  for (int64_t r = 0; r < count; ++r) {
+    Value row = plus(first, r);
+    rows.push_back(b.add(call.stageOffset,
+                         format.stepsFirst ? row : b.mul(row, call.stride)));
+  }
   // Accumulators by row, weight and vector.
   SmallVector<Value> places;
   for (int64_t r = 0; r < count; ++r) {
@@ -306,6 +314,8 @@ static std::string kernelName(const TileFormat &format, const TileCall &call) {
     stream << "_pairs";
   if (format.ragged)
     stream << "_ragged";
+  if (format.stepsFirst)
+    stream << "_steps";
   if (format.result)
     stream << "_to_" << format.result
            << (format.resultRows > 1 ? "_pairs" : "");

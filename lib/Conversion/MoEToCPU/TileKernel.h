@@ -28,6 +28,9 @@ struct TileFormat {
   bool pairs = false;
   /// Whether numbers of steps may be no multiples of `kUnroll`.
   bool ragged = false;
+  /// Whether the stage has all rows of a step together: what is staged are
+  /// columns of a matrix, which so need no transpose.
+  bool stepsFirst = false;
   /// Lanes of a vector of accumulators, vectors of a tile's row per weight.
   int64_t lanes = 1, vectors = 1;
   /// Rows of a full tile.
@@ -84,7 +87,8 @@ struct TileResult {
 /// steps of stage[r, s] * panel[s, c]`, one chain per element in increasing s.
 /// Offsets are in elements; all values are of index type unless noted.
 struct TileCall {
-  /// memref<?xS>: rows of the left factor, `stride` elements apart.
+  /// memref<?xS>: rows of the left factor, `stride` elements apart, or with
+  /// `stepsFirst` its steps.
   Value stage, stageOffset, stride;
   /// Number of rows, at least 1.
   Value rows;
@@ -122,11 +126,10 @@ void emitTileCall(LoopBuilder &b, Operation *op, const TileFormat &format,
 /// 0 is at `offset` and each `stride` elements after the one before, in runs of
 /// 2^shift chunks that are `run` elements apart where `shift` is given. They go
 /// to the second-level cache: the first has too few places for lines under way
-/// to keep memory busy. Where `isNear` is set they are there already, and go to
-/// the first.
+/// to keep memory busy.
 void emitPrefetches(LoopBuilder &b, ValueRange memrefs, Value offset,
                     Value stride, Value from, Value to, Value shift = {},
-                    Value run = {}, bool isNear = false);
+                    Value run = {});
 
 /// `memref<?xT>` over all elements of a compact memref.
 Value flatten(LoopBuilder &b, Value memref);

@@ -141,12 +141,18 @@ func.func @rows_gradient(%dy: memref<?x64xf32>, %sizes: memref<2xi32>,
 func.func @weights_gradient(%dy: memref<?x64xbf16>, %x: memref<?x128xbf16>,
     %sizes: memref<2xi32>, %dw: memref<2x64x128xf32>) {
   // CHECK: scf.parallel
-  // CHECK-COUNT-64: vector.shuffle
-  // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged_to_f32(
+  // Columns need no transpose: two rows become pairs, for the left factors as for
+  // the panel.
+  // CHECK-NOT: vector.shuffle
+  // CHECK: vector.interleave %{{.*}}, %{{.*}} : vector<32xbf16>
+  // CHECK: vector.store %{{.*}} : memref<{{.*}}xi32>, vector<32xi32>
+  // CHECK: vector.interleave %{{.*}}, %{{.*}} : vector<32xbf16>
+  // CHECK: vector.store %{{.*}} : memref<{{.*}}xbf16>, vector<64xbf16>
+  // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged_steps_to_f32(
   // CHECK-NOT: llvm.fence
   // CHECK: return
   // Of bf16 rows, which are read ahead.
-  // AVX2: @moira_tiles_f32_1x64_ragged_to_f32_from_bf16(
+  // AVX2: @moira_tiles_f32_1x64_ragged_steps_to_f32_from_bf16(
   moe.grouped_matmul rows(%dy, %x : memref<?x64xbf16>, memref<?x128xbf16>)
       groups(%sizes : memref<2xi32>) nk contraction outs(%dw : memref<2x64x128xf32>) {
   }
@@ -160,9 +166,10 @@ func.func @weights_gradient(%dy: memref<?x64xbf16>, %x: memref<?x128xbf16>,
 // CHECK-LABEL: func.func @packed_gradient
 func.func @packed_gradient(%dy: memref<?x64xbf16>, %x: memref<?x128xbf16>,
     %sizes: memref<2xi32>, %dw: memref<2x2x64x32x2xbf16>) {
-  // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged_to_bf16_pairs(
-  // CHECK: func.func private @moira_tiles_bf16_f32_1x64_pairs_ragged_to_bf16_pairs(
+  // CHECK: func.call @moira_tiles_bf16_f32_1x64_pairs_ragged_steps_to_bf16_pairs(
+  // CHECK: func.func private @moira_tiles_bf16_f32_1x64_pairs_ragged_steps_to_bf16_pairs(
   // CHECK: call_intrinsic "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+  // CHECK: arith.cmpi ugt, %{{.*}} : vector<32xi16>
   // CHECK: vector.shuffle
   moe.grouped_matmul rows(%dy, %x : memref<?x64xbf16>, memref<?x128xbf16>)
       groups(%sizes : memref<2xi32>) panels contraction
@@ -177,7 +184,7 @@ func.func @packed_gradient(%dy: memref<?x64xbf16>, %x: memref<?x128xbf16>,
 // CHECK-LABEL: func.func @ragged_gradient
 func.func @ragged_gradient(%dy: memref<?x64xf32>, %x: memref<?x100xf32>,
     %sizes: memref<2xi32>, %dw: memref<2x64x100xf32>) {
-  // CHECK: func.call @moira_tiles_f32_1x64_ragged(
+  // CHECK: func.call @moira_tiles_f32_1x64_ragged_steps(
   // CHECK: vector.store {{.*}} : memref<2x64x100xf32>
   moe.grouped_matmul rows(%dy, %x : memref<?x64xf32>, memref<?x100xf32>)
       groups(%sizes : memref<2xi32>) nk contraction outs(%dw : memref<2x64x100xf32>) {
@@ -191,7 +198,7 @@ func.func @ragged_gradient(%dy: memref<?x64xf32>, %x: memref<?x100xf32>,
 // CHECK-LABEL: func.func @epilogue_reads
 func.func @epilogue_reads(%dy: memref<?x64xf32>, %sizes: memref<2xi32>,
     %w: memref<2x1x128x64xf32>, %g: memref<?x128xf32>, %dx: memref<?x128xf32>) {
-  // CHECK: memref.prefetch %{{.*}} : memref<?x128xf32>
+  // CHECK: memref.prefetch %{{.*}} locality<2>, data : memref<?x128xf32>
   // CHECK: func.call @moira_tiles_f32_1x64(
   // CHECK: vector.load %{{.*}} : memref<?x128xf32>, vector<16xf32>
   moe.grouped_matmul rows(%dy : memref<?x64xf32>) groups(%sizes : memref<2xi32>)

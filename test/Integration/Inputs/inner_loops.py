@@ -4,9 +4,9 @@
 
     inner_loops.py FILE.s --fma REGEX --vectors V --register zmm
 
-For every number of rows R from 1 to 6 there must be one loop of four steps with
-exactly 4 * R * V instructions that match, 4 * V vector loads, 4 * R broadcasts,
-and none that keeps a vector on the stack. Time is never looked at.
+For every number of rows R from --least to 6 there must be one loop of four steps
+with exactly 4 * R * V instructions that match, 4 * V vector loads, 4 * R
+broadcasts, and none that keeps a vector on the stack. Time is never looked at.
 """
 
 import argparse
@@ -40,6 +40,8 @@ def main():
     parser.add_argument("--register", required=True)
     # The load of a vector of the panel: it widens where the panel is narrow.
     parser.add_argument("--load", default=r"v?movu\w+\s+\S*\(%r")
+    parser.add_argument("--least", type=int, default=1,
+                        help="rows of the smallest tile that there is")
     parser.add_argument("--rest", action="store_true",
                         help="loops of one step besides those of four")
     options = parser.parse_args()
@@ -70,7 +72,7 @@ def main():
             found[count] = (loads, broadcasts + embedded)
         steps = [STEPS, 1] if options.rest else [STEPS]
         expected = {s * r * options.vectors: (s * options.vectors, s * r)
-                    for s in steps for r in range(1, 7)}
+                    for s in steps for r in range(options.least, 7)}
         for count, (loads, broadcasts) in sorted(expected.items()):
             if count not in found:
                 faults.append(f"{name}: expected a loop of {count} products, "
