@@ -5,11 +5,11 @@
 """How far two PyTorch runs of char-moe come apart that differ by rounding.
 
 Trains the model of model.py twice, side by side: once from the given weights,
-once from weights of which each is at most one part in 2^23 larger, the last place of an
-f32. Of each step it writes both losses, the smallest distance
-between a token's second and third score in the first run (what rounding must
-exceed to send the token elsewhere), and how many choices of the two runs differ.
-Of the first step where any does it prints the distances of those tokens.
+once from weights of which half are one part in 2^23 larger, about the last place
+of an f32. Of each step it writes both losses, the smallest distance between a
+token's second and third score in the first run (what rounding must exceed to send
+the token elsewhere), and how many choices of the two runs differ. Of the first
+step where any does it prints the distances of those tokens.
 
 Run by hand, with torch, numpy and safetensors installed; README.md has the
 command.

@@ -130,7 +130,8 @@ std::string chainedProgram(int64_t blocks, bool packed) {
       R"(func.func @main(%dg: tensor<?x48xf32>, %du: tensor<?x48xf32>,
     %g: {0}, %u: {0}, %b: tensor<2x20xf32>, %sizes: tensor<2xi32>)
     -> tensor<?x20xf32> {{
-{1}  %dx = moe.grouped_matmul rows(%dg, %du : tensor<?x48xf32>, tensor<?x48xf32>)
+{1}  %dx = moe.grouped_matmul
+      rows(%dg, %du : tensor<?x48xf32>, tensor<?x48xf32>)
       groups(%sizes : tensor<2xi32>) {2} chained bias(%b : tensor<2x20xf32>)
       -> tensor<?x20xf32> attributes {{hidden = #moe.hidden<{3} of k>} {{
   ^bb0(%sum: f32):

@@ -134,6 +134,10 @@ def CutHiddenPass : Pass<"moe-cut-hidden", "::mlir::func::FuncOp"> {
     order. An expert whose hidden dimension cannot be cut, or is no multiple of
     the blocks, stays, with a missed-optimization remark.
 
+    Where differentiation has said which dims of weights are hidden
+    (`moe.hidden_places`), every sum over them that gives rows is cut; sums that go
+    on from one another are one chain per block.
+
     ```mlir
     %y = linalg.matmul ins(%h, %d : tensor<?x16xf32>, tensor<16x8xf32>)
         outs(%bias : tensor<?x8xf32>) -> tensor<?x8xf32>

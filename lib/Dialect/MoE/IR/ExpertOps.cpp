@@ -54,11 +54,6 @@ bool ExpertOp::isSum(unsigned i) {
   return type && type.hasStaticShape();
 }
 
-bool ExpertOp::hasSums() {
-  return llvm::any_of(llvm::seq<unsigned>(0, getNumResults()),
-                      [&](unsigned i) { return isSum(i); });
-}
-
 /// Leading dims that say which row: [R] or [E, P].
 static ArrayRef<int64_t> rowShape(ShapedType type) {
   return type.getShape().drop_back();

@@ -86,8 +86,6 @@ def MoE_ExpertOp : MoE_Op<"expert", [
     /// Whether result `i` holds sums over an expert's rows, `[E, ...]`, and not
     /// a row per row.
     bool isSum(unsigned i);
-    /// Whether any result does.
-    bool hasSums();
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
@@ -128,8 +126,9 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
 
         acc = bias[e, n] + sum over i, then k, of rows_i[r, k] * weights_i[e][n, k]
 
-    in one chain: what two products give to one gradient. With `gather`, row r of the product reads `rows[gather[r]]`; a negative
-    index reads row 0 and its result is never read. **Mode `contraction`** (weight
+    in one chain: what two products give to one gradient. With `gather`, row r of
+    the product reads `rows[gather[r]]`; a negative index reads row 0 and its
+    result is never read. **Mode `contraction`** (weight
     gradients): two row operands a `[R, N]`, b `[R, K]`, result `[E, N, K]`:
 
         result[e, n, k] = sum over rows r of group e of a[r, n] * b[r, k]
@@ -146,7 +145,8 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
     does: the panels are those of `[E, K, N]`, `[E, ceil(K/w), N, w]` or
     `[E, ceil(K/w), ceil(N/2), w, 2]`; there is one accumulator then.
 
-    With `hidden` the dimension it names is cut in B blocks (see `#moe.hidden`).
+    With `hidden` the dimension it names is cut in B blocks (see `#moe.hidden`);
+    with `chained` the chain of a block of k goes on through all row operands.
     Each block of panels is packed as a matrix of its own, one after the other:
     `[E, B * ceil(N/B/w), K, w]` or `[E, B * ceil(N/w), K/B, w]`.
 
@@ -162,8 +162,7 @@ def MoE_GroupedMatmulOp : MoE_ComputeOp<"grouped_matmul", [
       weight, or one with `chained`, then one element per vector, element and scalar operand, yields
       one value per result, of its element type, and uses arith and math only.
     * grouped_c5: `gather` is `[R]`, mode `rows` and ragged only.
-    * grouped_c7: `hidden` goes with mode `rows` and a static dimension, which
-      with `chained` is n.
+    * grouped_c7: `hidden` goes with mode `rows` and a static dimension.
     * grouped_c6: results are of f16, bf16, f32 or f64; rows, weights and bias
       are of f64 all or none.
     * grouped_c8: at least one result; all are of one shape; mode `contraction` has
