@@ -59,7 +59,9 @@ static std::vector<Counted> countedKernels() {
   GPUSchedule decode{GPUStyle::CpAsync, 16, 128, 64, 4, 1, 4};
   GPUSchedule bulk{GPUStyle::Warpgroup, 128, 64, 64, 3, 2, 1};
   auto plain = [](GroupedCase &) {};
-  auto transposed = [](GroupedCase &grouped) { grouped.transposed = true; };
+  auto transposed = [](GroupedCase &grouped) {
+    grouped.layout = mlir::moe::WeightLayout::KN;
+  };
   auto gated = [](GroupedCase &grouped) { grouped.weights = 2; };
   return {
       grouped("cp-async", cp, plain),

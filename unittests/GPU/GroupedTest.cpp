@@ -27,7 +27,8 @@ static GPUSchedule warpgroup(int64_t groups, int64_t n, int64_t stages) {
 /// Runs a case in turn and under two random schedules, with all checks.
 static void check(const GroupedCase &grouped) {
   GroupedRun run(grouped);
-  bool hasColumnCopies = grouped.transposed || grouped.contraction;
+  bool hasColumnCopies =
+      grouped.layout == mlir::moe::WeightLayout::KN || grouped.contraction;
   for (uint64_t seed : {0, 7, 11}) {
     EmulatedOptions options;
     options.checks = emulator::Checks::all();
@@ -119,13 +120,13 @@ TEST_P(GroupedStyleTest, padded) {
 
 TEST_P(GroupedStyleTest, transposedWeights) {
   GroupedCase grouped = base();
-  grouped.transposed = true;
+  grouped.layout = mlir::moe::WeightLayout::KN;
   check(grouped);
 }
 
 TEST_P(GroupedStyleTest, transposedWeightsReal) {
   GroupedCase grouped = base();
-  grouped.transposed = true;
+  grouped.layout = mlir::moe::WeightLayout::KN;
   grouped.integers = false;
   grouped.isHalf = true;
   check(grouped);
@@ -201,7 +202,7 @@ TEST(GroupedCpAsyncTest, contractionOdd) {
 TEST(GroupedCpAsyncTest, transposedOdd) {
   GroupedCase grouped;
   grouped.schedule = cpAsync(64, 64, 32, 3);
-  grouped.transposed = true;
+  grouped.layout = mlir::moe::WeightLayout::KN;
   grouped.sizes = {3, 0, 70};
   grouped.n = 67;
   grouped.k = 35;
@@ -218,12 +219,12 @@ TEST(GroupedCpAsyncTest, decode) {
     grouped.sizes = {1, 0, 16, 3, 17};
     grouped.k = 136;
     check(grouped);
-    grouped.transposed = true;
+    grouped.layout = mlir::moe::WeightLayout::KN;
     grouped.integers = false;
     check(grouped);
     if (schedule.tileN > 64)
       continue;
-    grouped.transposed = false;
+    grouped.layout = mlir::moe::WeightLayout::NK;
     grouped.gather = grouped.bias = grouped.fullEpilogue = true;
     grouped.weights = 2;
     check(grouped);
@@ -278,7 +279,7 @@ TEST(GroupedWarpgroupTest, schedules) {
 TEST(GroupedWarpgroupTest, transposedWide) {
   GroupedCase grouped;
   grouped.schedule = warpgroup(2, 128, 3);
-  grouped.transposed = true;
+  grouped.layout = mlir::moe::WeightLayout::KN;
   grouped.weights = 2;
   grouped.fullEpilogue = true;
   grouped.n = 200;

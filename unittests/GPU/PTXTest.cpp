@@ -85,7 +85,8 @@ static std::string ptxOf(const Shipped &kernel, int64_t &sharedBytes) {
   grouped.n = 2048;
   grouped.k = 4096;
   grouped.weights = kernel.weights;
-  grouped.transposed = kernel.transposed;
+  if (kernel.transposed)
+    grouped.layout = moe::WeightLayout::KN;
   grouped.contraction = kernel.contraction;
   grouped.gather = kernel.gather;
   grouped.fullEpilogue = kernel.full;
