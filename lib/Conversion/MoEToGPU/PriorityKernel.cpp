@@ -178,14 +178,14 @@ Value PrioritySort::gather(Value expert, Value begin, Value pairs,
               return {b.compare(Predicate::eq, owner.scan.idOf(pair), expert)};
             },
             [&]() -> SmallVector<Value> { return {b.zero(b.i1)}; })[0];
-        auto [before, all] = placeInRound(isMine);
+        std::pair<Value, Value> place = placeInRound(isMine);
         b.when(isMine, [&] {
           Value high = b.make<arith::ShLIOp>(
               b.make<arith::ExtUIOp>(b.i64, keyOf(pair)), b.wideNumber(32));
           b.store(b.bitOr(high, b.make<arith::ExtUIOp>(b.i64, pair)),
-                  entry(b.add(b.add(start, found[0]), before)));
+                  entry(b.add(b.add(start, found[0]), place.first)));
         });
-        return {b.add(found[0], all)};
+        return {b.add(found[0], place.second)};
       })[0];
 }
 
