@@ -38,13 +38,17 @@ static void check(const GroupedCase &grouped) {
       grouped.contraction || grouped.layout == mlir::moe::WeightLayout::KN;
   bool isOdd =
       grouped.k / grouped.chains % 2 || (hasColumnCopies && grouped.n % 2);
+  // Lanes that clear part of a tail are counted in the order in which they
+  // come, not in that of the warp.
+  bool clearsTails =
+      grouped.contraction && grouped.schedule.style == GPUStyle::Warpgroup;
   for (uint64_t seed : {0, 7, 11}) {
     EmulatedOptions options;
     options.checks = emulator::Checks::all();
     options.seed = seed;
     Status status = run.run(options);
     ASSERT_TRUE(status.ok()) << status.message << '\n' << run.report.text();
-    if (grouped.isSingle() || !isOdd)
+    if (!clearsTails && (grouped.isSingle() || !isOdd))
       EXPECT_EQ(run.report.counters.bankConflicts, 0u);
     ASSERT_NO_FATAL_FAILURE(run.expectAnswer()) << "seed " << seed;
   }

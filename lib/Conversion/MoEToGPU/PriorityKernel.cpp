@@ -274,7 +274,10 @@ Value PrioritySort::sortPairs(Value expert, Value first, Value count,
   Value found = gather(expert, begin, pairs, start);
   Value isDigit = b.compare(Predicate::ult, thread, kDigits);
   int64_t passes = kKeyPasses + choicePasses(kernel);
-  b.loop(b.number(passes), {}, [&](Value pass, ValueRange) {
+  // An expert without pairs has nothing to sort; all threads know it.
+  Value rounds = b.select(b.compare(Predicate::eq, found, 0), b.number(0),
+                          b.number(passes));
+  b.loop(rounds, {}, [&](Value pass, ValueRange) {
     Value isOdd = b.compare(Predicate::ne, b.rem(pass, 2), 0);
     Value other = b.add(start, half);
     Value from = b.select(isOdd, other, start);
