@@ -66,6 +66,19 @@ static const AssignCase assignCases[] = {
      4,
      300},
     {"BatchNoTokens", moe::Order::BatchPrioritized, 0, 3},
+    {"BatchOneToken", moe::Order::BatchPrioritized, 1, 3},
+    // More pairs of an expert than threads of a block.
+    {"BatchOneExpert", moe::Order::BatchPrioritized, 150, 170, false, {}, 2, 1},
+    {"ProbabilityOneExpert",
+     moe::Order::ExpertProbability,
+     300,
+     290,
+     true,
+     {170, 130},
+     1,
+     1},
+    // More choices than a digit has values.
+    {"BatchManyChoices", moe::Order::BatchPrioritized, 9, 8, false, {}, 20, 3},
 };
 
 class AssignKernelTest : public testing::TestWithParam<AssignCase> {};
@@ -93,11 +106,13 @@ TEST_P(AssignKernelTest, givesEveryPairItsRow) {
   bool byToken = assign.order == moe::Order::BatchPrioritized;
   bool byPair = assign.order == moe::Order::ExpertProbability;
   bool hasBlocks = !assign.blocks.empty();
+  int64_t sharedBytes = 0;
   RoutingRun run([&](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &) {
     moe::AssignKernel kernel{"sizes", assign.order,  E,
                              K,       assign.padded, hasBlocks};
     moe::buildCountKernel(module, kernel);
     kernel.name = "assign";
+    sharedBytes = kernel.sharedBytes();
     moe::buildAssignKernel(module, kernel);
     moe::buildClearKernel(module, "clear");
     moe::buildSourcesKernel(module, "sources");
@@ -138,7 +153,7 @@ TEST_P(AssignKernelTest, givesEveryPairItsRow) {
     auto device = openChecked(seed);
     DeviceArray i(*device, ids.data), p(*device, priority),
         b(*device, assign.blocks), n(*device, E * 4), s(*device, T * K * 4),
-        r(*device, expected.bound * 4);
+        r(*device, expected.bound * 4), scratch(*device, T * K * 16);
     int32_t tokens = int32_t(T), pairs = int32_t(T * K),
             rows = int32_t(expected.bound), choices = int32_t(K),
             blocks = int32_t(assign.blocks.size());
@@ -151,13 +166,15 @@ TEST_P(AssignKernelTest, givesEveryPairItsRow) {
       arguments.push_back(place(n));
       if (hasSlots)
         arguments.push_back(place(s));
+      if (hasSlots && (byToken || byPair))
+        arguments.push_back(place(scratch));
       arguments.insert(arguments.end(), {word(tokens), word(assign.capacity)});
       if (hasBlocks)
         arguments.push_back(word(blocks));
       return arguments;
     };
     run.run(*device, "sizes", with(false));
-    run.run(*device, "assign", with(true));
+    run.run(*device, "assign", with(true), sharedBytes);
     run.run(*device, "clear", {place(r), word(rows)});
     run.run(*device, "sources",
             {place(s), place(r), word(pairs), word(rows), word(choices)});

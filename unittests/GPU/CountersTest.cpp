@@ -58,8 +58,25 @@ static std::vector<Counted> countedKernels() {
   GPUSchedule deep{GPUStyle::CpAsync, 64, 64, 64, 3, 2, 2};
   GPUSchedule decode{GPUStyle::CpAsync, 16, 128, 64, 4, 1, 4};
   GPUSchedule bulk{GPUStyle::Warpgroup, 128, 64, 64, 3, 2, 1};
+  GPUSchedule single{GPUStyle::Simt, 64, 64, 16, 3, 2, 2};
+  GPUSchedule singleDecode{GPUStyle::Simt, 16, 128, 32, 4, 1, 4};
   auto plain = [](GroupedCase &) {};
-  auto transposed = [](GroupedCase &grouped) { grouped.transposed = true; };
+  auto transposed = [](GroupedCase &grouped) {
+    grouped.layout = mlir::moe::WeightLayout::KN;
+  };
+  auto contraction = [](GroupedCase &grouped) { grouped.contraction = true; };
+  auto packed = [](mlir::moe::WeightLayout layout) {
+    return [layout](GroupedCase &grouped) {
+      grouped.layout = layout;
+      grouped.columnBlocks = 2;
+    };
+  };
+  auto panels = packed(mlir::moe::WeightLayout::Panels);
+  auto transposedPanels = packed(mlir::moe::WeightLayout::TransposedPanels);
+  auto chains = [](GroupedCase &grouped) {
+    grouped.layout = mlir::moe::WeightLayout::Panels;
+    grouped.chains = 4;
+  };
   auto gated = [](GroupedCase &grouped) { grouped.weights = 2; };
   return {
       grouped("cp-async", cp, plain),
@@ -72,8 +89,10 @@ static std::vector<Counted> countedKernels() {
               }),
       grouped("cp-async-f32", cp,
               [](GroupedCase &grouped) { grouped.f32Result = true; }),
-      grouped("cp-async-contraction", cp,
-              [](GroupedCase &grouped) { grouped.contraction = true; }),
+      grouped("cp-async-contraction", cp, contraction),
+      grouped("cp-async-panels", cp, panels),
+      grouped("cp-async-transposed-panels", cp, transposedPanels),
+      grouped("cp-async-chains", cp, chains),
       grouped("cp-async-epilogue", cp,
               [](GroupedCase &grouped) {
                 grouped.bias = grouped.fullEpilogue = true;
@@ -82,6 +101,13 @@ static std::vector<Counted> countedKernels() {
       grouped("warpgroup", bulk, plain),
       grouped("warpgroup-kn", bulk, transposed),
       grouped("warpgroup-gated", bulk, gated),
+      grouped("warpgroup-contraction", bulk, contraction),
+      grouped("simt", single, plain),
+      grouped("simt-kn", single, transposed),
+      grouped("simt-contraction", single, contraction),
+      grouped("simt-panels", single, panels),
+      grouped("simt-transposed-panels", single, transposedPanels),
+      grouped("simt-decode", singleDecode, plain),
       gate("gate", {"", "normalize = max_sum_eps", 128, 8}),
       gate("gate-groups", {"",
                            "score = sigmoid, groups = 8, keep = 4, "

@@ -30,8 +30,37 @@ struct Shipped {
   int64_t weights = 1;
   bool transposed = false, contraction = false, gather = false, full = false;
   bool isHalf = false;
+  /// What else is set.
+  void (*set)(GroupedCase &grouped) = nullptr;
 };
 } // namespace
+
+static GPUSchedule simt(int64_t m, int64_t n, int64_t k, int64_t stages,
+                        int64_t warpsM, int64_t warpsN) {
+  return {GPUStyle::Simt, m, n, k, stages, warpsM, warpsN};
+}
+
+/// Hidden blocks as ranks exchange them.
+static void setPanels(GroupedCase &grouped) {
+  grouped.layout = moe::WeightLayout::Panels;
+  grouped.columnBlocks = 8;
+}
+static void setPanelChains(GroupedCase &grouped) {
+  grouped.layout = moe::WeightLayout::Panels;
+  grouped.chains = 4;
+}
+static void setTransposedPanels(GroupedCase &grouped) {
+  grouped.layout = moe::WeightLayout::TransposedPanels;
+  grouped.columnBlocks = 8;
+}
+static void setChained(GroupedCase &grouped) {
+  grouped.layout = moe::WeightLayout::KN;
+  grouped.chained = true;
+  grouped.weights = 2;
+}
+static void setTwoResults(GroupedCase &grouped) {
+  grouped.hasTwoResults = true;
+}
 
 static GPUSchedule cpAsync(int64_t m, int64_t n, int64_t k, int64_t stages,
                            int64_t warpsM, int64_t warpsN) {
@@ -61,8 +90,26 @@ static const Shipped shipped[] = {
      true},
     {"gated", "sm_90a", warpgroup(128, 4), 2, false, false, false, true},
     {"input-gradient", "sm_90a", warpgroup(256, 4), 1, true},
-    {"weight-gradient", "sm_90a", cpAsync(128, 128, 32, 4, 2, 4), 1, false,
+    {"weight-gradient", "sm_90a", warpgroup(256, 4), 1, false, true},
+    {"panels", "sm_80", cpAsync(128, 128, 32, 4, 2, 4), 1, false, false, false,
+     false, false, setPanels},
+    {"panels-chains", "sm_80", cpAsync(128, 64, 32, 4, 2, 4), 1, false, false,
+     false, false, false, setPanelChains},
+    {"transposed-panels", "sm_80", cpAsync(128, 128, 32, 4, 2, 4), 1, false,
+     false, false, false, false, setTransposedPanels},
+    {"chained", "sm_80", cpAsync(128, 128, 32, 4, 2, 4), 1, false, false, false,
+     false, false, setChained},
+    {"two-results", "sm_80", cpAsync(128, 64, 32, 4, 2, 4), 2, false, false,
+     true, true, false, setTwoResults},
+    {"f32", "sm_80", simt(128, 128, 16, 4, 2, 4)},
+    {"f32-gated-gather", "sm_80", simt(128, 64, 16, 4, 2, 4), 2, false, false,
+     true, true},
+    {"f32-input-gradient", "sm_80", simt(128, 128, 16, 4, 2, 4), 1, true},
+    {"f32-weight-gradient", "sm_80", simt(128, 128, 16, 4, 2, 4), 1, false,
      true},
+    {"f32-panels", "sm_80", simt(128, 128, 16, 4, 2, 4), 1, false, false, false,
+     false, false, setPanels},
+    {"f32-decode", "sm_80", simt(16, 128, 32, 4, 1, 4)},
 };
 
 /// PTX of the one GPU module, brought to the NVVM dialect first.
@@ -85,13 +132,16 @@ static std::string ptxOf(const Shipped &kernel, int64_t &sharedBytes) {
   grouped.n = 2048;
   grouped.k = 4096;
   grouped.weights = kernel.weights;
-  grouped.transposed = kernel.transposed;
+  if (kernel.transposed)
+    grouped.layout = moe::WeightLayout::KN;
   grouped.contraction = kernel.contraction;
   grouped.gather = kernel.gather;
   grouped.fullEpilogue = kernel.full;
   grouped.integers = false;
   grouped.isHalf = kernel.isHalf;
   grouped.schedule = kernel.schedule;
+  if (kernel.set)
+    kernel.set(grouped);
   auto module = buildCase(context, grouped, &sharedBytes);
   return ptxOf(context, *module, kernel.chip);
 }
@@ -174,9 +224,10 @@ static const ShippedRouting shippedRouting[] = {
      }},
     {"assign-priority",
      [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &) {
-       moe::buildAssignKernel(
-           module, {"k", moe::Order::BatchPrioritized, 128, 8, false, true});
-       return int64_t(0);
+       moe::AssignKernel kernel{
+           "k", moe::Order::BatchPrioritized, 128, 8, false, true};
+       moe::buildAssignKernel(module, kernel);
+       return kernel.sharedBytes();
      }},
     {"noise",
      [](mlir::gpu::GPUModuleOp module, mlir::OpBuilder &) {

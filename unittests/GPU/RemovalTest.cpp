@@ -70,7 +70,7 @@ static GroupedCase rows(GPUStyle style) {
 
 static GroupedCase transposed(GPUStyle style) {
   GroupedCase grouped = rows(style);
-  grouped.transposed = true;
+  grouped.layout = moe::WeightLayout::KN;
   return grouped;
 }
 

@@ -272,9 +272,11 @@ def ConvertMoEToGPUPass : Pass<"convert-moe-to-gpu", "::mlir::ModuleOp"> {
     `assign`, `sources`, `dispatch` and `combine`, with all their options.
 
     A `moe.grouped_matmul` runs on as many blocks as the device has
-    multiprocessors. Rows and weights are of bf16 or f16; the
-    weights lie in `nk` or `kn`, and experts and features are static. Both modes,
-    gathered rows, padded groups and every epilogue are kernels.
+    multiprocessors. Rows and weights are of bf16, f16 or f32; weights lie in any
+    layout but panels of pairs, with hidden blocks or without, and experts and
+    features are static. Both modes, chained products, gathered rows, padded groups,
+    every epilogue and any number of results are kernels; only a weight gradient in
+    panels is none.
 
     The attribute `moira_nv.schedule` of the op says how the kernel is cut;
     without it the pass takes the first of its schedules that the architecture

@@ -3,6 +3,7 @@
 
 // Ops in buffer form become kernels and their launches; here grouped products.
 
+#include "GroupedSchedules.h"
 #include "Launches.h"
 
 #include "moira/Conversion/MoEToGPU/GroupedKernel.h"
@@ -28,134 +29,6 @@ using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
 static constexpr StringLiteral moduleName = "moira_gpu";
-
-/// The schedule that an op asks for, or null.
-static nv::ScheduleAttr givenSchedule(GroupedMatmulOp op) {
-  return op->getAttrOfType<nv::ScheduleAttr>(nv::kScheduleAttrName);
-}
-
-static GPUSchedule toSchedule(nv::ScheduleAttr attribute) {
-  GPUSchedule schedule;
-  schedule.style = attribute.getStyle() == nv::Style::CpAsync
-                       ? GPUStyle::CpAsync
-                       : GPUStyle::Warpgroup;
-  schedule.tileM = attribute.getTile()[0];
-  schedule.tileN = attribute.getTile()[1];
-  schedule.tileK = attribute.getTile()[2];
-  schedule.stages = attribute.getStages();
-  schedule.warpsM = attribute.getWarps()[0];
-  schedule.warpsN = attribute.getWarps()[1];
-  return schedule;
-}
-
-static LogicalResult describe(GroupedMatmulOp op, GroupedKernel &kernel) {
-  if (op.getOuts().empty())
-    return op.emitOpError("expected the buffer form, got the tensor form");
-  for (Value operand : op->getOperands()) {
-    auto type = cast<MemRefType>(operand.getType());
-    if (!type.getLayout().isIdentity())
-      return op.emitOpError("expected memrefs with the identity layout on a "
-                            "GPU, got ")
-             << type;
-  }
-  if (op.getHidden())
-    return op.emitOpError("expected no hidden blocks on a GPU, got some");
-  if (!op.getContraction() && op.getLayout() != WeightLayout::NK &&
-      op.getLayout() != WeightLayout::KN)
-    return op.emitOpError("expected weights in nk or kn on a GPU, got ")
-           << stringifyWeightLayout(op.getLayout());
-  auto elementOf = [](Value value) {
-    return cast<MemRefType>(value.getType()).getElementType();
-  };
-  kernel.element = elementOf(op.getRows()[0]);
-  for (ValueRange operands :
-       {ValueRange(op.getRows()), ValueRange(op.getWeights())})
-    for (Value operand : operands)
-      if (elementOf(operand) != kernel.element)
-        return op.emitOpError("expected rows and weights of one type on a GPU, "
-                              "got ")
-               << kernel.element << " and " << elementOf(operand);
-  kernel.result = op.getResultType().getElementType();
-  kernel.experts = op.getNumExperts();
-  kernel.contraction = op.getContraction();
-  kernel.weights = kernel.contraction ? 1 : op.getWeights().size();
-  if (kernel.contraction) {
-    kernel.n = op.getResultType().getDimSize(1);
-    kernel.k = op.getResultType().getDimSize(2);
-  } else {
-    kernel.n = op.getN();
-    kernel.k = op.getK();
-  }
-  for (int64_t size : {kernel.experts, kernel.n, kernel.k})
-    if (ShapedType::isDynamic(size) || size < 1 || size > INT32_MAX / 2)
-      return op.emitOpError("expected static experts and features on a GPU, "
-                            "got ")
-             << op.getResultType();
-  kernel.transposed = !kernel.contraction && op.getLayout() == WeightLayout::KN;
-  kernel.padded = op.isPadded();
-  kernel.gather = bool(op.getGather());
-  auto types = [&](OperandRange operands) {
-    return llvm::map_to_vector(operands, elementOf);
-  };
-  kernel.bias = types(op.getBias());
-  kernel.vectors = types(op.getVectors());
-  kernel.elements = types(op.getElements());
-  kernel.scalars = types(op.getScalars());
-  // Mode contraction only rounds.
-  if (!kernel.contraction)
-    kernel.epilogue = &op.getEpilogue().front();
-  return success();
-}
-
-/// Whether the op's function is the variant for a few rows per expert.
-static bool isDecode(GroupedMatmulOp op) {
-  auto function = op->getParentOfType<FunctionOpInterface>();
-  auto rowClass = function
-                      ? function->getAttrOfType<RowClassAttr>("moe.row_class")
-                      : nullptr;
-  return rowClass && rowClass.getValue() == RowClass::Decode;
-}
-
-/// The first schedule of those that suit the architecture and the kernel.
-static LogicalResult chooseSchedule(GroupedMatmulOp op, GroupedKernel &kernel,
-                                    bool hasWarpgroups) {
-  auto report = [&] { return op.emitOpError(); };
-  if (nv::ScheduleAttr given = givenSchedule(op)) {
-    kernel.schedule = toSchedule(given);
-    if (kernel.schedule.style == GPUStyle::Warpgroup && !hasWarpgroups)
-      return op.emitOpError("expected a schedule of style cp_async for this "
-                            "architecture, got warpgroup");
-    return checkKernel(kernel, report);
-  }
-  SmallVector<GPUSchedule> candidates;
-  // Weights are most of the work: deep tiles of them, and no rows but those of
-  // one product.
-  if (isDecode(op) && !kernel.contraction) {
-    candidates.push_back({GPUStyle::CpAsync, 16, 128, 64, 4, 1, 4});
-    candidates.push_back({GPUStyle::CpAsync, 16, 64, 64, 4, 1, 4});
-  }
-  if (hasWarpgroups) {
-    int64_t wide = 256 / kernel.weights / 64 * 64;
-    if (wide)
-      candidates.push_back({GPUStyle::Warpgroup, 128, wide, 64, 4, 2, 1});
-  }
-  candidates.push_back({GPUStyle::CpAsync, 128, 128, 32, 4, 2, 4});
-  candidates.push_back({GPUStyle::CpAsync, 128, 64, 32, 4, 2, 4});
-  // Columns of all weights share the accumulators.
-  auto fits = [&](const GPUSchedule &schedule) {
-    kernel.schedule = schedule;
-    if (schedule.style == GPUStyle::CpAsync && kernel.weights > 1 &&
-        schedule.tileN > 64)
-      return false;
-    // Only whether, not why not.
-    ScopedDiagnosticHandler silence(op.getContext(),
-                                    [](Diagnostic &) { return success(); });
-    return succeeded(checkKernel(kernel, report));
-  };
-  if (llvm::any_of(candidates, fits))
-    return success();
-  return checkKernel(kernel, report);
-}
 
 bool mlir::moe::detail::isOfDevice(func::FuncOp function) {
   if (function.isDeclaration() || function->hasAttr("moe.update"))
@@ -220,18 +93,21 @@ static void emitLaunch(OpBuilder &b, GroupedMatmulOp op,
   SmallVector<Value> arguments;
   if (bulk) {
     KernelBoxes boxes = getBoxes(kernel);
-    Value rows = op.getRows()[0];
-    // Groups of equal room are one tensor of rows.
-    if (kernel.padded) {
-      SmallVector<ReassociationIndices> pairs{{0, 1}, {2}};
-      rows = memref::CollapseShapeOp::create(b, loc, rows, pairs);
-    }
     auto encode = [&](Value source, ArrayRef<int64_t> box) {
       arguments.push_back(nv::TensorMapOp::create(
           b, loc, nv::TensorMapType::get(b.getContext()), source,
           b.getDenseI64ArrayAttr(box)));
     };
-    encode(rows, {boxes.rows[1], boxes.rows[0]});
+    for (auto [i, rows] : llvm::enumerate(op.getRows())) {
+      const int64_t (&box)[2] = i == 0 ? boxes.rows : boxes.weights;
+      // Groups of equal room are one tensor of rows.
+      Value all = rows;
+      if (kernel.padded) {
+        SmallVector<ReassociationIndices> pairs{{0, 1}, {2}};
+        all = memref::CollapseShapeOp::create(b, loc, rows, pairs);
+      }
+      encode(all, {box[1], box[0]});
+    }
     for (Value weight : op.getWeights())
       encode(weight, {1, boxes.weights[1], boxes.weights[0]});
   } else {
@@ -316,7 +192,7 @@ LogicalResult ConvertMoEToGPU::convert(Operation *op, Launches &launches) {
   if (!grouped)
     return convertRouting(op, launches);
   auto make = [&](bool hasWarpgroups, GroupedKernel &kernel) -> LogicalResult {
-    return success(succeeded(describe(grouped, kernel)) &&
+    return success(succeeded(describeKernel(grouped, kernel)) &&
                    succeeded(chooseSchedule(grouped, kernel, hasWarpgroups)));
   };
   GroupedKernel kernel, other;

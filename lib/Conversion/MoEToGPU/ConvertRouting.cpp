@@ -229,7 +229,18 @@ LogicalResult Converter::convertAssign(AssignOp assign) {
   launch(kernel.name, argumentsWith(Value(), sizes));
   kernel.name = launches.makeName("assign");
   buildAssignKernel(launches.getModule(), kernel);
-  launch(kernel.name, argumentsWith(assign.getPriority(), {sizes, slots}));
+  SmallVector<Value> results{sizes, slots};
+  if (assign.getPriority()) {
+    // To sort in: two numbers for each pair.
+    Value tokens = memref::DimOp::create(b, loc, assign.getIds(), 0);
+    Value room = arith::MulIOp::create(
+        b, loc, tokens,
+        arith::ConstantIndexOp::create(b, loc, 2 * kernel.choices));
+    results.push_back(memref::AllocOp::create(
+        b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI64Type()), room));
+  }
+  launch(kernel.name, argumentsWith(assign.getPriority(), results),
+         kernel.sharedBytes());
   if (assign.getLayerAttr())
     reportLoads(*assign.getLayer(), assign.getCounts(), sizes);
   return success();

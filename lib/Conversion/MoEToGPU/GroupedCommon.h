@@ -18,8 +18,8 @@ struct KernelOperands {
   SmallVector<Value> maps;    ///< rows, weights
   SmallVector<Value> rows;    ///< none with Warpgroup
   SmallVector<Value> weights; ///< none with Warpgroup
-  Value sizes, gather, result, stride;
-  SmallVector<Value> bias, vectors, elements, scalars;
+  Value sizes, gather, stride;
+  SmallVector<Value> bias, vectors, elements, scalars, results;
 };
 
 /// Makes the function with its parameters.
@@ -29,9 +29,12 @@ std::unique_ptr<KernelBuilder> beginKernel(gpu::GPUModuleOp module,
 
 /// A tile of the result: in mode rows `firstRow` is its first row and
 /// `endRow` the end of its group; in mode contraction they bound the group.
-/// `column` and, in mode contraction, `resultRow` are the tile's place.
+/// `column` and, in mode contraction, `resultRow` are the tile's place. Of a
+/// block of columns (GroupedKernel::columnBlocks) `columnInBlock` is the tile's
+/// place, `block` its number, and `endColumn` where it ends.
 struct Tile {
   Value expert, firstRow, endRow, column, resultRow;
+  Value block, columnInBlock, endColumn;
 };
 
 /// Emits the loop over the tiles of this block: tile blocks t, t + blocks, ...
@@ -64,8 +67,31 @@ void emitResults(KernelBuilder &b, const GroupedKernel &kernel,
                  const KernelOperands &operands, const Tile &tile,
                  const Fragment &fragment);
 
+/// Adds the results of chains as `#moe.hidden` says: in pairs while their
+/// number is even, then in order. At most `depth(chains)` are held.
+class ChainFolder {
+public:
+  ChainFolder(KernelBuilder &b, int64_t chains);
+  static int64_t depth(int64_t chains);
+  /// The sums of the next chain.
+  void add(ArrayRef<Value> sums);
+  /// After the last one.
+  SmallVector<Value> take();
+
+private:
+  struct Part {
+    int64_t level;
+    SmallVector<Value> sums;
+  };
+  KernelBuilder &b;
+  int64_t levels;
+  SmallVector<Part> parts;
+};
+
 LLVM::LLVMFuncOp buildCpAsyncKernel(gpu::GPUModuleOp module,
                                     const GroupedKernel &kernel);
+LLVM::LLVMFuncOp buildSimtKernel(gpu::GPUModuleOp module,
+                                 const GroupedKernel &kernel);
 LLVM::LLVMFuncOp buildWarpgroupKernel(gpu::GPUModuleOp module,
                                       const GroupedKernel &kernel);
 

@@ -8,6 +8,8 @@
 
 #include "mlir/IR/IRMapping.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace mlir::moe;
 using namespace mlir::moe::detail;
@@ -23,13 +25,14 @@ namespace {
 /// accesses.
 class PairAccess {
 public:
-  PairAccess(KernelBuilder &b, int64_t columns) : b(b), columns(columns) {}
+  /// Accesses begin at even multiples of `unit` elements, or at any.
+  PairAccess(KernelBuilder &b, int64_t unit) : b(b), isEven(unit % 2 == 0) {}
 
   /// `index` is that of the first element; `second` whether there is another.
   std::pair<Value, Value> load(Value base, Value index, Type type,
                                Value hasSecond) {
     Value address = b.at(base, b.mul(index, bytesOf(type)));
-    if (columns % 2 == 0 && bytesOf(type) == 2) {
+    if (isEven && bytesOf(type) == 2) {
       return unpack(b.load(address, b.i32), type);
     }
     Value first = b.load(address, type);
@@ -48,9 +51,9 @@ public:
              Value hasSecond) {
     Type type = first.getType();
     Value address = b.at(base, b.mul(index, bytesOf(type)));
-    if (columns % 2 == 0 && bytesOf(type) == 2)
+    if (isEven && bytesOf(type) == 2)
       return b.store(pack(first, second), address);
-    if (columns % 2 == 0) {
+    if (isEven) {
       auto pair = VectorType::get({2}, type);
       Value both = b.make<LLVM::PoisonOp>(pair);
       both = b.make<LLVM::InsertElementOp>(both, first, b.number(0));
@@ -83,24 +86,26 @@ private:
   Value toBits(Value value) { return b.make<arith::BitcastOp>(b.i16, value); }
 
   KernelBuilder &b;
-  int64_t columns;
+  bool isEven;
 };
 } // namespace
 
-/// Clones the region on one element.
-static Value applyEpilogue(KernelBuilder &b, const GroupedKernel &kernel,
-                           ArrayRef<Value> arguments) {
+/// Clones the region on one element: a value of each result.
+static SmallVector<Value> applyEpilogue(KernelBuilder &b,
+                                        const GroupedKernel &kernel,
+                                        ArrayRef<Value> arguments) {
   if (!kernel.epilogue) {
     Value sum = arguments.front();
-    return kernel.result.isF32() ? sum
-                                 : b.make<arith::TruncFOp>(kernel.result, sum);
+    Type type = kernel.results.front();
+    return {type.isF32() ? sum : b.make<arith::TruncFOp>(type, sum)};
   }
   IRMapping mapping;
   mapping.map(kernel.epilogue->getArguments(), arguments);
   for (Operation &op : kernel.epilogue->without_terminator())
     b.builder.clone(op, mapping);
-  return mapping.lookupOrDefault(
-      kernel.epilogue->getTerminator()->getOperand(0));
+  return llvm::map_to_vector(
+      kernel.epilogue->getTerminator()->getOperands(),
+      [&](Value value) { return mapping.lookupOrDefault(value); });
 }
 
 SmallVector<SmallVector<SmallVector<Value>>>
@@ -109,8 +114,8 @@ mlir::moe::detail::emitStarts(KernelBuilder &b, const GroupedKernel &kernel,
                               Value column, int64_t columnTiles) {
   Value zero = b.zero(b.f32);
   SmallVector<SmallVector<SmallVector<Value>>> starts(
-      kernel.weights, SmallVector<SmallVector<Value>>(
-                          columnTiles, SmallVector<Value>(2, zero)));
+      kernel.sums(), SmallVector<SmallVector<Value>>(
+                         columnTiles, SmallVector<Value>(2, zero)));
   for (size_t w = 0; w < operands.bias.size(); ++w) {
     Value bias = operands.bias[w];
     Type type = kernel.bias[w];
@@ -123,10 +128,11 @@ mlir::moe::detail::emitStarts(KernelBuilder &b, const GroupedKernel &kernel,
               toF32(b, b.load(b.at(bias, b.mul(index, bytesOf(type))), type))};
         };
         starts[w][j][v] =
-            kernel.n % kernel.schedule.tileN == 0
+            kernel.blockColumns() % kernel.schedule.tileN == 0
                 ? load().front()
-                : b.choose(b.compare(Predicate::slt, at, kernel.n), {b.f32},
-                           load, [&]() -> SmallVector<Value> { return {zero}; })
+                : b.choose(b.compare(Predicate::slt, at, tile.endColumn),
+                           {b.f32}, load,
+                           [&]() -> SmallVector<Value> { return {zero}; })
                       .front();
       }
   }
@@ -143,21 +149,26 @@ public:
                const KernelOperands &operands, const Tile &tile,
                const Fragment &fragment)
       : b(b), kernel(kernel), operands(operands), tile(tile),
-        fragment(fragment), columns(kernel.contraction ? kernel.k : kernel.n),
-        hasEdge(columns % kernel.schedule.tileN != 0), access(b, columns),
-        firstColumn(b.add(tile.column, fragment.column)) {
-    isWide = bytesOf(kernel.result) == 2 && columns % 8 == 0;
+        fragment(fragment), columns(kernel.columns()),
+        // Rows, and a tile's columns in them, begin at multiples of it.
+        unit(std::gcd(columns, kernel.blockColumns())),
+        hasEdge(kernel.blockColumns() % kernel.schedule.tileN != 0),
+        access(b, unit), firstColumn(b.add(tile.column, fragment.column)) {
+    isWide = unit % 8 == 0 && llvm::all_of(kernel.results, [](Type type) {
+               return bytesOf(type) == 2;
+             });
     lane = b.rem(b.thread(), 32);
   }
   void write();
 
 private:
   using Pair = std::pair<Value, Value>;
+  using Pairs = SmallVector<Pair>;
   void findRow(int64_t i, int64_t h);
   SmallVector<Value> loadScalars();
   /// `loaded`: the words of the elements, null for those that are not loaded.
-  Pair compute(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars,
-               ArrayRef<Value> loaded);
+  Pairs compute(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars,
+                ArrayRef<Value> loaded);
   SmallVector<Value> loadFour(Value base, Value isInside, Value index);
   void storePair(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars);
   void storeFour(int64_t i, int64_t h, int64_t j, ArrayRef<Value> scalars);
@@ -165,8 +176,8 @@ private:
   Value columnOf(int64_t j) { return b.add(firstColumn, 8 * j); }
   /// Whether a pair has a second element: where rows are of odd length.
   Value hasSecond(Value column) {
-    return hasEdge && columns % 2
-               ? b.compare(Predicate::slt, column, columns - 1)
+    return hasEdge && unit % 2
+               ? b.compare(Predicate::slt, b.add(column, 1), tile.endColumn)
                : Value();
   }
 
@@ -175,7 +186,7 @@ private:
   const KernelOperands &operands;
   const Tile &tile;
   const Fragment &fragment;
-  int64_t columns;
+  int64_t columns, unit;
   bool hasEdge, isWide;
   PairAccess access;
   Value firstColumn, lane;
@@ -204,13 +215,13 @@ SmallVector<Value> ResultWriter::loadScalars() {
   return scalars;
 }
 
-/// Two neighbours of the result.
-ResultWriter::Pair ResultWriter::compute(int64_t i, int64_t h, int64_t j,
-                                         ArrayRef<Value> scalars,
-                                         ArrayRef<Value> loaded) {
+/// Two neighbours of each result.
+ResultWriter::Pairs ResultWriter::compute(int64_t i, int64_t h, int64_t j,
+                                          ArrayRef<Value> scalars,
+                                          ArrayRef<Value> loaded) {
   Value column = columnOf(j);
   SmallVector<Value> first, second;
-  for (int64_t w = 0; w < kernel.weights; ++w) {
+  for (int64_t w = 0; w < kernel.sums(); ++w) {
     first.push_back(fragment.sum(w, i, j, 2 * h));
     second.push_back(fragment.sum(w, i, j, 2 * h + 1));
   }
@@ -234,19 +245,25 @@ ResultWriter::Pair ResultWriter::compute(int64_t i, int64_t h, int64_t j,
   }
   first.append(scalars.begin(), scalars.end());
   second.append(scalars.begin(), scalars.end());
-  return {applyEpilogue(b, kernel, first), applyEpilogue(b, kernel, second)};
+  return llvm::map_to_vector(llvm::zip(applyEpilogue(b, kernel, first),
+                                       applyEpilogue(b, kernel, second)),
+                             [](auto both) {
+                               auto [one, next] = both;
+                               return Pair(one, next);
+                             });
 }
 
 void ResultWriter::storePair(int64_t i, int64_t h, int64_t j,
                              ArrayRef<Value> scalars) {
   auto store = [&] {
-    auto [first, second] = compute(i, h, j, scalars, {});
+    Pairs pairs = compute(i, h, j, scalars, {});
     Value column = columnOf(j);
-    access.store(operands.result, b.add(b.mul(row, columns), b.widen(column)),
-                 first, second, hasSecond(column));
+    Value index = b.add(b.mul(row, columns), b.widen(column));
+    for (auto [result, pair] : llvm::zip(operands.results, pairs))
+      access.store(result, index, pair.first, pair.second, hasSecond(column));
   };
   if (hasEdge)
-    b.when(b.compare(Predicate::slt, columnOf(j), columns), store);
+    b.when(b.compare(Predicate::slt, columnOf(j), tile.endColumn), store);
   else
     store();
 }
@@ -302,36 +319,45 @@ void ResultWriter::storeFour(int64_t i, int64_t h, int64_t j,
             b.mul(b.rem(lane, 4), 8));
   Value isOwnInside = exists;
   if (hasEdge)
-    isOwnInside = b.bitAnd(exists, b.compare(Predicate::slt, column, columns));
+    isOwnInside =
+        b.bitAnd(exists, b.compare(Predicate::slt, column, tile.endColumn));
   Value index = b.add(b.mul(row, columns), b.widen(column));
   SmallVector<SmallVector<Value>> elements;
   for (auto [base, type] : llvm::zip(operands.elements, kernel.elements))
     elements.push_back(bytesOf(type) == 2 ? loadFour(base, isOwnInside, index)
                                           : SmallVector<Value>(4));
-  SmallVector<Value> words;
+  // words[r][t]: of result r, two of tile t.
+  size_t count = kernel.results.size();
+  SmallVector<SmallVector<Value>> words(count);
   for (int64_t t = 0; t < 4; ++t) {
     Value isInside = exists;
     if (hasEdge)
-      isInside =
-          b.bitAnd(exists, b.compare(Predicate::slt, columnOf(j + t), columns));
-    words.append(b.choose(
-        isInside, {b.i32},
+      isInside = b.bitAnd(
+          exists, b.compare(Predicate::slt, columnOf(j + t), tile.endColumn));
+    SmallVector<Value> now = b.choose(
+        isInside, SmallVector<Type>(count, b.i32),
         [&]() -> SmallVector<Value> {
           SmallVector<Value> loaded;
           for (ArrayRef<Value> four : elements)
             loaded.push_back(four[t]);
-          auto [first, second] = compute(i, h, j + t, scalars, loaded);
-          return {access.pack(first, second)};
+          return llvm::map_to_vector(
+              compute(i, h, j + t, scalars, loaded),
+              [&](Pair pair) { return access.pack(pair.first, pair.second); });
         },
-        [&]() -> SmallVector<Value> { return {b.number(0)}; }));
+        [&] { return SmallVector<Value>(count, b.number(0)); });
+    for (auto [all, word] : llvm::zip(words, now))
+      all.push_back(word);
   }
   // All lanes of the warp, whether they have a row or not.
-  words = exchange(words);
+  for (SmallVector<Value> &all : words)
+    all = exchange(all);
   b.when(isOwnInside, [&] {
-    Value all = b.make<LLVM::PoisonOp>(VectorType::get({4}, b.i32));
-    for (int64_t t = 0; t < 4; ++t)
-      all = b.make<LLVM::InsertElementOp>(all, words[t], b.number(t));
-    b.store(all, b.at(operands.result, b.mul(index, 2)));
+    for (auto [result, four] : llvm::zip(operands.results, words)) {
+      Value all = b.make<LLVM::PoisonOp>(VectorType::get({4}, b.i32));
+      for (int64_t t = 0; t < 4; ++t)
+        all = b.make<LLVM::InsertElementOp>(all, four[t], b.number(t));
+      b.store(all, b.at(result, b.mul(index, 2)));
+    }
   });
 }
 

@@ -8,103 +8,154 @@ using namespace mlir::moe;
 using namespace mlir::moe::detail;
 
 int64_t GPUSchedule::threads() const {
-  return style == GPUStyle::CpAsync ? warpsM * warpsN * 32 : (warpsM + 1) * 128;
+  return style == GPUStyle::Warpgroup ? (warpsM + 1) * 128
+                                      : warpsM * warpsN * 32;
 }
 
-/// Bytes of the tiles of one stage: all operands have 16-bit elements.
+/// Bytes of the tiles of one stage.
 static int64_t stageBytes(const GroupedKernel &kernel) {
   const GPUSchedule &s = kernel.schedule;
-  return 2 * s.tileK * (s.tileM + kernel.weights * s.tileN);
+  return kernel.elementBytes() * s.tileK * (s.tileM + kernel.sums() * s.tileN);
 }
 
 int64_t GroupedKernel::sharedBytes() const {
   int64_t bytes = schedule.stages * stageBytes(*this);
   // A full and an empty mbarrier per stage.
-  return schedule.style == GPUStyle::CpAsync ? bytes
-                                             : bytes + 16 * schedule.stages;
+  return schedule.style == GPUStyle::Warpgroup ? bytes + 16 * schedule.stages
+                                               : bytes;
 }
 
 KernelBoxes moe::getBoxes(const GroupedKernel &kernel) {
   const GPUSchedule &s = kernel.schedule;
-  KernelBoxes boxes{{s.tileK, s.tileM}, {s.tileK, s.tileN}};
-  if (kernel.transposed) {
-    boxes.weights[0] = 64;
-    boxes.weights[1] = s.tileK;
-  }
-  return boxes;
+  // A row of a box has at most 128 bytes.
+  if (kernel.contraction)
+    return {{64, s.tileK}, {64, s.tileK}};
+  if (kernel.hasColumnsInside())
+    return {{s.tileK, s.tileM}, {64, s.tileK}};
+  return {{s.tileK, s.tileM}, {s.tileK, s.tileN}};
 }
+
+//===----------------------------------------------------------------------===//
+// What a style can do
+//===----------------------------------------------------------------------===//
+
+/// Accumulators that a thread may hold, those of finished chains included.
+static constexpr int64_t kMostSums = 128;
 
 static bool isPowerOfTwo(int64_t value) {
   return value > 0 && (value & (value - 1)) == 0;
 }
 
-LogicalResult moe::checkKernel(const GroupedKernel &kernel,
-                               function_ref<InFlightDiagnostic()> report) {
-  const GPUSchedule &s = kernel.schedule;
-  if (!kernel.element.isBF16() && !kernel.element.isF16())
+using Report = function_ref<InFlightDiagnostic()>;
+
+static LogicalResult checkTypes(const GroupedKernel &kernel, Report report) {
+  bool isSimt = kernel.schedule.style == GPUStyle::Simt;
+  if (isSimt && !kernel.element.isF32())
+    return report() << "expected rows and weights of f32, got "
+                    << kernel.element;
+  if (!isSimt && !kernel.element.isBF16() && !kernel.element.isF16())
     return report() << "expected rows and weights of bf16 or f16, got "
                     << kernel.element;
-  if (!kernel.result.isBF16() && !kernel.result.isF16() &&
-      !kernel.result.isF32())
-    return report() << "expected a result of bf16, f16 or f32, got "
-                    << kernel.result;
-  if (s.stages < 2 || s.stages > 16)
-    return report() << "expected 2 to 16 stages, got " << s.stages;
-  if (kernel.weights < 1 || (kernel.contraction && kernel.weights != 1))
-    return report() << "expected one sum in mode contraction, got "
-                    << kernel.weights;
-  // The window of the smallest GPU of the style, less what the system takes.
-  int64_t limit = s.style == GPUStyle::CpAsync ? 163 << 10 : 227 << 10;
-  if (kernel.sharedBytes() > limit)
-    return report() << "expected at most " << limit
-                    << " bytes of shared memory, got " << kernel.sharedBytes();
-  if (s.style == GPUStyle::CpAsync) {
-    if ((s.tileK != 32 && s.tileK != 64) || !isPowerOfTwo(s.tileM) ||
-        !isPowerOfTwo(s.tileN) || s.tileM < 16 || s.tileN < 32)
-      return report() << "expected a tile of powers of two from 16x32, 32 deep "
-                         "or 64, got "
-                      << s.tileM << "x" << s.tileN << "x" << s.tileK;
-    bool transposedA = kernel.contraction;
-    bool transposedB = kernel.contraction || kernel.transposed;
-    if ((transposedA && s.tileM < 64) || (transposedB && s.tileN < 64))
-      return report() << "expected at least 64 along what is contiguous, got "
-                      << s.tileM << "x" << s.tileN;
-    if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN) ||
-        s.threads() > 1024 || s.tileM % (16 * s.warpsM) ||
-        s.tileN % (16 * s.warpsN))
-      return report() << "expected warps with tiles of multiples of 16, got "
-                      << s.warpsM << "x" << s.warpsN << " of " << s.tileM << "x"
-                      << s.tileN;
-    int64_t least = std::min(s.tileM, s.tileN) * s.tileK / 8;
-    if (least % s.threads())
-      return report() << "expected at most " << least << " threads, got "
-                      << s.threads();
-    return success();
-  }
-  if (kernel.contraction || kernel.gather)
-    return report() << "expected mode rows without gather for bulk copies, got "
-                       "another kernel";
+  for (Type result : kernel.results)
+    if (!result.isBF16() && !result.isF16() && !result.isF32())
+      return report() << "expected a result of bf16, f16 or f32, got "
+                      << result;
+  return success();
+}
+
+/// Tiles that all threads copy, and warps share.
+static LogicalResult checkStaged(const GroupedKernel &kernel, Report report) {
+  const GPUSchedule &s = kernel.schedule;
+  int64_t bytes = kernel.elementBytes();
+  if ((s.tileK * bytes != 64 && s.tileK * bytes != 128) ||
+      !isPowerOfTwo(s.tileM) || !isPowerOfTwo(s.tileN) || s.tileM < 16 ||
+      s.tileN < 32)
+    return report() << "expected a tile of powers of two from 16x32, 64 or "
+                       "128 bytes deep, got "
+                    << s.tileM << "x" << s.tileN << "x" << s.tileK;
+  bool hasColumnsA = kernel.contraction;
+  bool hasColumnsB = kernel.contraction || kernel.hasColumnsInside();
+  int64_t least = 128 / bytes;
+  if ((hasColumnsA && s.tileM < least) || (hasColumnsB && s.tileN < least))
+    return report() << "expected at least " << least
+                    << " along what is contiguous, got " << s.tileM << "x"
+                    << s.tileN;
+  if (kernel.hasPanels() && kernel.panelWidth * bytes % 16)
+    return report() << "expected panels of multiples of 16 bytes, got "
+                    << kernel.panelWidth << " elements";
+  if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN) ||
+      s.threads() > 1024 || s.tileM % (16 * s.warpsM) ||
+      s.tileN % (16 * s.warpsN))
+    return report() << "expected warps with tiles of multiples of 16, got "
+                    << s.warpsM << "x" << s.warpsN << " of " << s.tileM << "x"
+                    << s.tileN;
+  int64_t pieces = std::min(s.tileM, s.tileN) * s.tileK * bytes / 16;
+  if (pieces % s.threads())
+    return report() << "expected at most " << pieces << " threads, got "
+                    << s.threads();
+  int64_t held = s.tileM * s.tileN / s.threads() * kernel.sums() *
+                 ChainFolder::depth(kernel.chains);
+  if (held > kMostSums)
+    return report() << "expected at most " << kMostSums
+                    << " sums of a thread, got " << held;
+  return success();
+}
+
+static LogicalResult checkBulk(const GroupedKernel &kernel, Report report) {
+  const GPUSchedule &s = kernel.schedule;
+  if (kernel.gather || kernel.chained || kernel.hasPanels() ||
+      kernel.chains > 1)
+    return report() << "expected row-major weights, one product and no gather "
+                       "for bulk copies, got another kernel";
+  bool hasPanelsOfB = kernel.contraction || kernel.hasColumnsInside();
   if (s.tileK != 64 || s.tileM != 64 * s.warpsM || s.warpsM < 1 ||
       s.warpsM > 2 || s.tileN % 8 || s.tileN < 8 || s.tileN > 256 ||
-      (kernel.transposed && s.tileN % 64))
+      (hasPanelsOfB && s.tileN % 64))
     return report() << "expected a tile of 64 rows per warpgroup, up to 256 "
                        "columns, 64 deep, got "
                     << s.tileM << "x" << s.tileN << "x" << s.tileK;
   if (kernel.weights * s.tileN > 256)
     return report() << "expected at most 256 columns over all weights, got "
                     << kernel.weights * s.tileN;
-  if (kernel.k % 8 || (kernel.transposed && kernel.n % 8))
+  if (kernel.k % 8 || (hasPanelsOfB && kernel.n % 8))
     return report() << "expected rows of multiples of 16 bytes for bulk "
                        "copies, got "
                     << (kernel.k % 8 ? kernel.k : kernel.n) << " elements";
   return success();
 }
 
+LogicalResult moe::checkKernel(const GroupedKernel &kernel, Report report) {
+  const GPUSchedule &s = kernel.schedule;
+  if (failed(checkTypes(kernel, report)))
+    return failure();
+  if (s.stages < 2 || s.stages > 16)
+    return report() << "expected 2 to 16 stages, got " << s.stages;
+  if (kernel.weights < 1 || (kernel.contraction && kernel.weights != 1))
+    return report() << "expected one sum in mode contraction, got "
+                    << kernel.weights;
+  if (kernel.contraction && kernel.hasPanels())
+    return report() << "expected a row-major result in mode contraction, got "
+                       "panels";
+  // The window of the smallest GPU of the style, less what the system takes.
+  bool isBulk = s.style == GPUStyle::Warpgroup;
+  int64_t limit = isBulk ? 227 << 10 : 163 << 10;
+  if (kernel.sharedBytes() > limit)
+    return report() << "expected at most " << limit
+                    << " bytes of shared memory, got " << kernel.sharedBytes();
+  return isBulk ? checkBulk(kernel, report) : checkStaged(kernel, report);
+}
+
 LLVM::LLVMFuncOp moe::buildGroupedKernel(gpu::GPUModuleOp module,
                                          const GroupedKernel &kernel) {
-  return kernel.schedule.style == GPUStyle::CpAsync
-             ? buildCpAsyncKernel(module, kernel)
-             : buildWarpgroupKernel(module, kernel);
+  switch (kernel.schedule.style) {
+  case GPUStyle::CpAsync:
+    return buildCpAsyncKernel(module, kernel);
+  case GPUStyle::Warpgroup:
+    return buildWarpgroupKernel(module, kernel);
+  case GPUStyle::Simt:
+    return buildSimtKernel(module, kernel);
+  }
+  llvm_unreachable("a style without a builder");
 }
 
 //===----------------------------------------------------------------------===//
@@ -119,8 +170,10 @@ mlir::moe::detail::beginKernel(gpu::GPUModuleOp module,
   Type global = LLVM::LLVMPointerType::get(
       context, unsigned(NVVM::NVVMMemorySpace::Global));
   bool bulk = kernel.schedule.style == GPUStyle::Warpgroup;
-  int64_t maps = bulk ? 1 + kernel.weights : 0;
-  int64_t rows = bulk ? 0 : kernel.contraction ? 2 : 1;
+  int64_t rows = kernel.contraction ? 2 : kernel.chained ? kernel.weights : 1;
+  int64_t maps = bulk ? rows + (kernel.contraction ? 0 : kernel.weights) : 0;
+  if (bulk)
+    rows = 0;
   int64_t weights = bulk || kernel.contraction ? 0 : kernel.weights;
 
   SmallVector<Type> types(maps, LLVM::LLVMPointerType::get(context));
@@ -128,7 +181,7 @@ mlir::moe::detail::beginKernel(gpu::GPUModuleOp module,
   auto pointers = [&](int64_t count) { types.append(count, global); };
   pointers(rows + 1 + weights + kernel.bias.size() + kernel.gather +
            kernel.vectors.size() + kernel.elements.size() +
-           kernel.scalars.size() + 1);
+           kernel.scalars.size() + kernel.results.size());
   types.push_back(IntegerType::get(context, 32));
   byValue.resize(types.size(), false);
 
@@ -149,80 +202,7 @@ mlir::moe::detail::beginKernel(gpu::GPUModuleOp module,
   take(operands.vectors, kernel.vectors.size());
   take(operands.elements, kernel.elements.size());
   take(operands.scalars, kernel.scalars.size());
-  operands.result = b->argument(next++);
+  take(operands.results, kernel.results.size());
   operands.stride = b->argument(next++);
   return b;
-}
-
-//===----------------------------------------------------------------------===//
-// Tiles
-//===----------------------------------------------------------------------===//
-
-SmallVector<Value> mlir::moe::detail::forEachTile(
-    KernelBuilder &b, const GroupedKernel &kernel,
-    const KernelOperands &operands, ValueRange carried,
-    function_ref<SmallVector<Value>(const Tile &, ValueRange)> body) {
-  const GPUSchedule &s = kernel.schedule;
-  int64_t columns = kernel.contraction ? kernel.k : kernel.n;
-  int64_t tilesN = llvm::divideCeil(columns, s.tileN);
-  int64_t tilesM = llvm::divideCeil(kernel.n, s.tileM);
-  Value experts = b.number(kernel.experts);
-  auto sizeOf = [&](Value expert) {
-    return b.load(b.at(operands.sizes, b.mul(b.widen(expert), 4)), b.i32);
-  };
-  Value grid = b.blocks();
-
-  // tile, expert, first tile of the expert, first row of the expert.
-  SmallVector<Value> start{b.block(), b.number(0), b.number(0), b.number(0)};
-  start.append(carried.begin(), carried.end());
-  SmallVector<Value> end = b.loopWhile(
-      start,
-      [&](ValueRange now) -> SmallVector<Value> {
-        SmallVector<Value> place = b.loopWhile(
-            now.slice(1, 3),
-            [&](ValueRange at) -> SmallVector<Value> {
-              Value expert = at[0], base = at[1], row = at[2];
-              Value exists = b.compare(Predicate::ult, expert, experts);
-              SmallVector<Value> next = b.choose(
-                  exists, {b.i1, b.i32, b.i32},
-                  [&]() -> SmallVector<Value> {
-                    Value size = sizeOf(expert);
-                    Value tiles = kernel.contraction
-                                      ? b.number(tilesM * tilesN)
-                                      : b.mul(b.ceilDiv(size, s.tileM), tilesN);
-                    Value after = b.add(base, tiles);
-                    return {b.compare(Predicate::uge, now[0], after), after,
-                            b.add(row, size)};
-                  },
-                  [&]() -> SmallVector<Value> {
-                    return {b.zero(b.i1), base, row};
-                  });
-              Value goesOn = next[0];
-              return {goesOn, b.select(goesOn, b.add(expert, 1), expert),
-                      b.select(goesOn, next[1], base),
-                      b.select(goesOn, next[2], row)};
-            },
-            [](ValueRange at) { return SmallVector<Value>(at); });
-        SmallVector<Value> values{b.compare(Predicate::ult, place[0], experts),
-                                  now[0]};
-        values.append(place);
-        llvm::append_range(values, now.drop_front(4));
-        return values;
-      },
-      [&](ValueRange now) -> SmallVector<Value> {
-        Value local = b.sub(now[0], now[2]);
-        Tile tile;
-        tile.expert = now[1];
-        Value first =
-            kernel.padded ? b.mul(tile.expert, operands.stride) : Value(now[3]);
-        tile.endRow = b.add(first, sizeOf(tile.expert));
-        Value down = b.mul(b.div(local, tilesN), s.tileM);
-        tile.column = b.mul(b.rem(local, tilesN), s.tileN);
-        tile.resultRow = down;
-        tile.firstRow = kernel.contraction ? first : b.add(first, down);
-        SmallVector<Value> next{b.add(now[0], grid), now[1], now[2], now[3]};
-        next.append(body(tile, now.drop_front(4)));
-        return next;
-      });
-  return SmallVector<Value>(ArrayRef<Value>(end).drop_front(4));
 }

@@ -36,6 +36,18 @@ private:
   void copyTile(const Tile &tile, Value count);
   void multiplyTile(const Tile &tile, Value count);
   SmallVector<Value> multiplyStage(Value stage, ValueRange sums);
+  /// Of mode contraction: zeros where a step has rows of another group.
+  void clearTail(Value stage, Value present);
+  /// Steps of a tile: in mode contraction those of the group.
+  Value stepsOf(const Tile &tile) {
+    if (!kernel.contraction)
+      return b.number(steps);
+    return b.ceilDiv(b.sub(tile.endRow, tile.firstRow), s.tileK);
+  }
+  /// Whether columns of weights are contiguous, not steps.
+  bool hasColumnsInside() const {
+    return kernel.contraction || kernel.hasColumnsInside();
+  }
 
   Value mbarrier(Value stage, bool isEmpty) {
     return b.at(shared, b.add(b.mul(stage, 8),
@@ -51,6 +63,16 @@ private:
   }
   void copyBox(Value to, Value map, Value mbarrier, ArrayRef<Value> place,
                MOIRA_HERE);
+  /// Panels of 64 of `width` columns: a row of a box has at most 128 bytes.
+  void copyColumns(Value to, Value map, Value mbarrier, int64_t width,
+                   Value column, ArrayRef<Value> rest) {
+    for (int64_t first = 0; first < width; first += 64) {
+      SmallVector<Value> place{b.add(column, first)};
+      llvm::append_range(place, rest);
+      copyBox(b.at(shared, b.add(to, first * s.tileK * 2)), map, mbarrier,
+              place);
+    }
+  }
   /// A descriptor of the matrix at `offset` of shared memory.
   Value descriptor(Value offset, int64_t leading, int64_t stride);
   Value stageOf(Value count) { return b.rem(count, s.stages); }
@@ -99,7 +121,7 @@ void WarpgroupKernel::copyBox(Value to, Value map, Value mbarrier,
 }
 
 void WarpgroupKernel::copyTile(const Tile &tile, Value count) {
-  b.loop(b.number(steps), {}, [&](Value step, ValueRange) {
+  b.loop(stepsOf(tile), {}, [&](Value step, ValueRange) {
     Value now = b.add(count, step), stage = stageOf(now);
     wait(mbarrier(stage, true), b.bitXor(phaseOf(now), b.number(1)));
     Value full = mbarrier(stage, false);
@@ -108,20 +130,23 @@ void WarpgroupKernel::copyTile(const Tile &tile, Value count) {
         __FILE__, __LINE__, b.i64, full, b.number(bytes),
         NVVM::MemScopeKind::CTA, false, Value());
     Value first = b.mul(step, s.tileK);
-    copyBox(b.at(shared, b.mul(stage, rowBytes)), operands.maps[0], full,
-            {first, tile.firstRow});
+    Value to = b.mul(stage, rowBytes);
+    if (kernel.contraction) {
+      first = b.add(tile.firstRow, first);
+      copyColumns(to, operands.maps[0], full, s.tileM, tile.resultRow, {first});
+    } else {
+      copyBox(b.at(shared, to), operands.maps[0], full, {first, tile.firstRow});
+    }
     for (int64_t w = 0; w < kernel.weights; ++w) {
       Value to = b.add(b.mul(stage, kernel.weights * weightBytes),
                        s.stages * rowBytes + w * weightBytes);
       Value map = operands.maps[1 + w];
-      if (!kernel.transposed) {
+      if (kernel.contraction)
+        copyColumns(to, map, full, s.tileN, tile.column, {first});
+      else if (hasColumnsInside())
+        copyColumns(to, map, full, s.tileN, tile.column, {first, tile.expert});
+      else
         copyBox(b.at(shared, to), map, full, {first, tile.column, tile.expert});
-        continue;
-      }
-      // Panels of 64 columns: a row of a box has at most 128 bytes.
-      for (int64_t column = 0; column < s.tileN; column += 64)
-        copyBox(b.at(shared, b.add(to, column * s.tileK * 2)), map, full,
-                {b.add(tile.column, column), first, tile.expert});
     }
     return SmallVector<Value>();
   });
@@ -134,7 +159,7 @@ void WarpgroupKernel::copy() {
     forEachTile(b, kernel, operands, {b.number(0)},
                 [&](const Tile &tile, ValueRange count) -> SmallVector<Value> {
                   copyTile(tile, count[0]);
-                  return {b.add(count[0], steps)};
+                  return {b.add(count[0], stepsOf(tile))};
                 });
   });
 }
@@ -161,27 +186,65 @@ SmallVector<Value> WarpgroupKernel::multiplyStage(Value stage,
       kernel.element.isF16() ? NVVM::WGMMATypes::f16 : NVVM::WGMMATypes::bf16;
   auto shape = NVVM::MMAShapeAttr::get(context, 64, int(s.tileN), 16);
   // Eight rows of k innermost stand together; the leading offset has no
-  // meaning there. Panels of contiguous columns follow each other by it.
-  Value left = descriptor(
-      b.add(b.mul(stage, rowBytes), b.mul(consumer, 64 * s.tileK * 2)), 16,
-      patternBytes);
-  int64_t rightStep = kernel.transposed ? 16 * 128 : 32;
+  // meaning there. Panels of contiguous columns follow each other by it; a
+  // warpgroup has one panel of rows.
+  int64_t panel = s.tileK * 128;
+  auto leading = [&](bool isByColumns) { return isByColumns ? panel : 16; };
+  auto stepBytes = [](bool isByColumns) { return isByColumns ? 16 * 128 : 32; };
+  auto layout = [](bool isRow) {
+    return isRow ? NVVM::MMALayout::row : NVVM::MMALayout::col;
+  };
+  bool isLeftByColumns = kernel.contraction;
+  bool isRightByColumns = hasColumnsInside();
+  Value left = descriptor(b.add(b.mul(stage, rowBytes), b.mul(consumer, panel)),
+                          leading(isLeftByColumns), patternBytes);
   for (int64_t w = 0; w < kernel.weights; ++w) {
-    Value right =
-        descriptor(b.add(b.mul(stage, kernel.weights * weightBytes),
-                         s.stages * rowBytes + w * weightBytes),
-                   kernel.transposed ? s.tileK * 128 : 16, patternBytes);
+    Value right = descriptor(b.add(b.mul(stage, kernel.weights * weightBytes),
+                                   s.stages * rowBytes + w * weightBytes),
+                             leading(isRightByColumns), patternBytes);
     for (int64_t step = 0; step < s.tileK / 16; ++step)
       sums[w] = b.makeHere<NVVM::WgmmaMmaAsyncOp>(
-          __FILE__, __LINE__, sumsType, sums[w], b.add(left, step * 32 / 16),
-          b.add(right, step * rightStep / 16), shape, type, type,
-          NVVM::WGMMATypes::f32, NVVM::WGMMAScaleOut::one,
+          __FILE__, __LINE__, sumsType, sums[w],
+          b.add(left, step * stepBytes(isLeftByColumns) / 16),
+          b.add(right, step * stepBytes(isRightByColumns) / 16), shape, type,
+          type, NVVM::WGMMATypes::f32, NVVM::WGMMAScaleOut::one,
           NVVM::WGMMAScaleIn::one, NVVM::WGMMAScaleIn::one,
-          NVVM::MMALayout::row,
-          kernel.transposed ? NVVM::MMALayout::row : NVVM::MMALayout::col,
+          layout(!isLeftByColumns), layout(isRightByColumns),
           NVVM::MMAIntOverflowAttr());
   }
   return sums;
+}
+
+void WarpgroupKernel::clearTail(Value stage, Value present) {
+  // Rows of the tiles are steps here, of 128 bytes in each panel. Both
+  // operands: a zero times what another group has may be NaN.
+  int64_t threads = s.warpsM * 128, rowsPerPass = threads / 8;
+  Value own = b.sub(thread, b.number(128));
+  Value row = b.div(own, 8), piece = b.mul(b.rem(own, 8), 16);
+  auto four = VectorType::get({4}, b.i32);
+  Value left = b.mul(stage, rowBytes);
+  Value right = b.add(b.mul(stage, weightBytes), s.stages * rowBytes);
+  for (int64_t first = 0; first < s.tileK; first += rowsPerPass) {
+    Value step = b.add(row, first);
+    b.when(b.compare(Predicate::sge, step, present), [&] {
+      Value offset = b.add(b.mul(step, 128), piece);
+      auto clear = [&](Value tile, int64_t columns) {
+        for (int64_t c = 0; c < columns; c += 64)
+          b.store(b.zero(four),
+                  b.at(shared, b.add(b.add(tile, offset), c * s.tileK * 2)));
+      };
+      clear(left, s.tileM);
+      clear(right, s.tileN);
+    });
+  }
+  // The matrix units of all warpgroups see the zeros of all threads.
+  b.makeHere<NVVM::FenceProxyOp>(
+      __FILE__, __LINE__, NVVM::ProxyKind::async_shared,
+      NVVM::SharedSpaceAttr::get(b.builder.getContext(),
+                                 NVVM::SharedSpace::shared_cta));
+  b.makeHere<NVVM::BarrierOp>(__FILE__, __LINE__, TypeRange(), b.number(1),
+                              b.number(threads), NVVM::BarrierReductionAttr(),
+                              Value());
 }
 
 void WarpgroupKernel::multiplyTile(const Tile &tile, Value count) {
@@ -203,9 +266,16 @@ void WarpgroupKernel::multiplyTile(const Tile &tile, Value count) {
 
   // 2. One step's products run while the next step's are given out; then the
   // stage of the former is free.
-  sums = b.loop(b.number(steps), sums, [&](Value step, ValueRange before) {
+  Value all = stepsOf(tile);
+  sums = b.loop(all, sums, [&](Value step, ValueRange before) {
     Value now = b.add(count, step), stage = stageOf(now);
     wait(mbarrier(stage, false), phaseOf(now));
+    if (kernel.contraction) {
+      Value present =
+          b.sub(b.sub(tile.endRow, tile.firstRow), b.mul(step, s.tileK));
+      b.when(b.compare(Predicate::slt, present, s.tileK),
+             [&] { clearTail(stage, present); });
+    }
     b.makeHere<NVVM::WgmmaFenceAlignedOp>(__FILE__, __LINE__);
     SmallVector<Value> after = multiplyStage(stage, before);
     b.makeHere<NVVM::WgmmaGroupSyncAlignedOp>(__FILE__, __LINE__);
@@ -216,8 +286,12 @@ void WarpgroupKernel::multiplyTile(const Tile &tile, Value count) {
     return after;
   });
   b.makeHere<NVVM::WgmmaWaitGroupSyncOp>(__FILE__, __LINE__, uint64_t(0));
-  b.when(isFirst,
-         [&] { releaseStage(stageOf(b.add(count, steps + s.stages - 1))); });
+  Value releases = isFirst;
+  if (kernel.contraction)
+    releases = b.bitAnd(isFirst, b.compare(Predicate::sgt, all, 0));
+  b.when(releases, [&] {
+    releaseStage(stageOf(b.add(b.add(count, all), s.stages - 1)));
+  });
 
   // 3. Results.
   Fragment fragment;
@@ -243,7 +317,7 @@ void WarpgroupKernel::multiply() {
   forEachTile(b, kernel, operands, {b.number(0)},
               [&](const Tile &tile, ValueRange count) -> SmallVector<Value> {
                 multiplyTile(tile, count[0]);
-                return {b.add(count[0], steps)};
+                return {b.add(count[0], stepsOf(tile))};
               });
 }
 

@@ -8,13 +8,13 @@
 // CHECK: moe.grouped_matmul
 // REMARK: ConvertMoEToGPU
 // REMARK-SAME: loops instead of a kernel
-// REMARK-SAME: expected rows and weights of bf16 or f16, got 'f32'
-func.func @wide(%x: memref<?x64xf32>, %s: memref<4xi32>,
-                %w: memref<4x128x64xf32>, %y: memref<?x128xf32>) {
-  moe.grouped_matmul rows(%x : memref<?x64xf32>) groups(%s : memref<4xi32>)
-      weights(%w : memref<4x128x64xf32>) nk outs(%y : memref<?x128xf32>) {
-  ^bb0(%a: f32):
-    moe.yield %a : f32
+// REMARK-SAME: expected rows and weights of bf16 or f16, got 'f64'
+func.func @wide(%x: memref<?x64xf64>, %s: memref<4xi32>,
+                %w: memref<4x128x64xf64>, %y: memref<?x128xf64>) {
+  moe.grouped_matmul rows(%x : memref<?x64xf64>) groups(%s : memref<4xi32>)
+      weights(%w : memref<4x128x64xf64>) nk outs(%y : memref<?x128xf64>) {
+  ^bb0(%a: f64):
+    moe.yield %a : f64
   }
   return
 }

@@ -61,13 +61,16 @@ func.func @scheduled(%x: memref<4x?x64xf16>, %s: memref<4xi32>,
 
 // -----
 
-// What bulk copies cannot do falls back to the older style.
+// What bulk copies cannot do falls back to the older style. Gradients of
+// weights are theirs.
 
 // SM90-LABEL: func.func @gathered(
 // SM90-NOT: moira_nv.tensor_map
 // SM90: moira_nv.launch @moira_gpu::@grouped_0 grid(%{{.*}}) block(256)
 // SM90-LABEL: func.func @gradient(
-// SM90: moira_nv.launch @moira_gpu::@grouped_1
+// SM90-DAG: moira_nv.tensor_map %{{.*}} box [64, 64] : memref<?x128xbf16>
+// SM90-DAG: moira_nv.tensor_map %{{.*}} box [64, 64] : memref<?x64xbf16>
+// SM90: moira_nv.launch @moira_gpu::@grouped_1 grid(%{{.*}}) block(384) shared(196672)
 func.func @gathered(%x: memref<?x64xbf16>, %s: memref<4xi32>, %g: memref<?xi32>,
                     %w: memref<4x128x64xbf16>, %y: memref<?x128xbf16>) {
   moe.grouped_matmul rows(%x : memref<?x64xbf16>) groups(%s : memref<4xi32>)
@@ -105,6 +108,67 @@ func.func @decode(%x: memref<?x64xbf16>, %s: memref<4xi32>,
   ^bb0(%a: f32):
     %r = arith.truncf %a : f32 to bf16
     moe.yield %r : bf16
+  }
+  return
+}
+
+// -----
+
+// f32 has multiply-adds instead of tensor cores, on either architecture.
+
+// CHECK-LABEL: func.func @single(
+// CHECK: moira_nv.launch @moira_gpu::@grouped_0 grid(%{{.*}}) block(256) shared(65536)
+// CHECK: llvm.func @grouped_0
+// CHECK: nvvm.cp.async.shared.global
+// CHECK: math.fma
+// CHECK-NOT: nvvm.mma.sync
+// SM90-LABEL: func.func @single(
+// SM90: moira_nv.launch @moira_gpu::@grouped_0 grid(%{{.*}}) block(256) shared(65536)
+func.func @single(%x: memref<?x64xf32>, %s: memref<4xi32>,
+                  %w: memref<4x128x64xf32>, %y: memref<?x128xf32>) {
+  moe.grouped_matmul rows(%x : memref<?x64xf32>) groups(%s : memref<4xi32>)
+      weights(%w : memref<4x128x64xf32>) nk outs(%y : memref<?x128xf32>) {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  return
+}
+
+// -----
+
+// Panels and hidden blocks are read as they are, both ways; products of one
+// chain are one kernel, and so are all results of one product.
+
+// CHECK-LABEL: func.func @packed(
+// CHECK: moira_nv.launch @moira_gpu::@grouped_0 {{.*}} args(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} :
+// CHECK: moira_nv.launch @moira_gpu::@grouped_1 {{.*}} args(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} :
+// CHECK: moira_nv.launch @moira_gpu::@grouped_2 {{.*}} args(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} :
+// CHECK-NOT: moe.grouped_matmul
+func.func @packed(%x: memref<?x64xbf16>, %s: memref<4xi32>,
+                  %w: memref<4x4x64x32xbf16>, %y: memref<?x128xbf16>,
+                  %z: memref<?x128xf32>, %dx: memref<?x64xf32>,
+                  %v: memref<4x64x64xbf16>) {
+  moe.grouped_matmul rows(%x : memref<?x64xbf16>) groups(%s : memref<4xi32>)
+      weights(%w : memref<4x4x64x32xbf16>) panels
+      outs(%y, %z : memref<?x128xbf16>, memref<?x128xf32>)
+      attributes {hidden = #moe.hidden<4 of n>} {
+  ^bb0(%a: f32):
+    %r = arith.truncf %a : f32 to bf16
+    moe.yield %r, %a : bf16, f32
+  }
+  moe.grouped_matmul rows(%y : memref<?x128xbf16>) groups(%s : memref<4xi32>)
+      weights(%w : memref<4x4x64x32xbf16>) transposed_panels
+      outs(%dx : memref<?x64xf32>)
+      attributes {hidden = #moe.hidden<4 of k>} {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
+  }
+  moe.grouped_matmul rows(%x, %x : memref<?x64xbf16>, memref<?x64xbf16>)
+      groups(%s : memref<4xi32>)
+      weights(%v, %v : memref<4x64x64xbf16>, memref<4x64x64xbf16>) kn chained
+      outs(%dx : memref<?x64xf32>) {
+  ^bb0(%a: f32):
+    moe.yield %a : f32
   }
   return
 }

@@ -77,7 +77,8 @@ func.func @byExpert(%l: memref<?x8xf32>, %c: index, %i: memref<?x8xi32>,
 // CHECK-LABEL: func.func @place(
 // CHECK-SAME: %[[I:.*]]: memref<?x2xi32>, %[[N:.*]]: memref<8xi32>, %[[P:.*]]: memref<?x2xf32>, %[[B:.*]]: memref<?xi32>, %[[S:.*]]: memref<?x2xi32>)
 // CHECK: moira_nv.launch @moira_gpu::@sizes_14 {{.*}} args(%[[I]], %[[B]], %[[N]], %{{.*}}, %{{.*}}, %{{.*}} :
-// CHECK: moira_nv.launch @moira_gpu::@assign_15 {{.*}} args(%[[I]], %[[P]], %[[B]], %[[N]], %[[S]], %{{.*}}, %{{.*}}, %{{.*}} :
+// CHECK: %[[SCRATCH:.*]] = memref.alloc(%{{.*}}) : memref<?xi64>
+// CHECK: moira_nv.launch @moira_gpu::@assign_15 {{.*}} shared(320) args(%[[I]], %[[P]], %[[B]], %[[N]], %[[S]], %[[SCRATCH]], %{{.*}}, %{{.*}}, %{{.*}} :
 func.func @place(%i: memref<?x2xi32>, %n: memref<8xi32>, %p: memref<?x2xf32>,
                  %b: memref<?xi32>, %s: memref<?x2xi32>) {
   moe.assign %i expert_probability counts(%n : memref<8xi32>)

@@ -69,6 +69,9 @@ struct AssignKernel {
   Order order = Order::ChoiceMajor;
   int64_t experts = 1, choices = 1;
   bool padded = false, blocks = false;
+
+  /// Dynamic shared memory of the orders by priority; 0 for the others.
+  int64_t sharedBytes() const;
 };
 
 /// k(ids, [blocks], counts, i32 tokens, i32 capacity, [i32 number of blocks]):
@@ -77,10 +80,10 @@ struct AssignKernel {
 LLVM::LLVMFuncOp buildCountKernel(gpu::GPUModuleOp module,
                                   const AssignKernel &kernel);
 
-/// k(ids, [priority], [blocks], sizes, slots, i32 tokens, i32 capacity,
-/// [i32 number of blocks]): the slots of moe.assign, from the sizes of the
-/// kernel before. Slots of unused choices are -1. The orders by priority
-/// compare every pair with all of its block.
+/// k(ids, [priority], [blocks], sizes, slots, [scratch], i32 tokens,
+/// i32 capacity, [i32 number of blocks]): the slots of moe.assign, from the
+/// sizes of the kernel before. Slots of unused choices are -1. The orders by
+/// priority sort, in a scratch memory of two i64 for each pair.
 LLVM::LLVMFuncOp buildAssignKernel(gpu::GPUModuleOp module,
                                    const AssignKernel &kernel);
 

@@ -34,7 +34,8 @@ def NV_TensorMapType : TypeDef<NV_Dialect, "TensorMap"> {
 
 def NV_Style : I32EnumAttr<"Style", "style of a kernel's pipeline", [
     I32EnumAttrCase<"CpAsync", 0, "cp_async">,
-    I32EnumAttrCase<"Warpgroup", 1, "warpgroup">]> {
+    I32EnumAttrCase<"Warpgroup", 1, "warpgroup">,
+    I32EnumAttrCase<"Simt", 2, "simt">]> {
   let genSpecializedAttr = 0;
   let cppNamespace = "::mlir::nv";
 }
@@ -44,7 +45,8 @@ def NV_ScheduleAttr : AttrDef<NV_Dialect, "Schedule"> {
   let summary = "tile and pipeline of a kernel";
   let description = [{
     `cp_async` kernels copy by cp.async and multiply by mma.sync (sm_80 and up);
-    `warpgroup` kernels copy boxes and multiply by wgmma (sm_90a). `tile` is rows,
+    `warpgroup` kernels copy boxes and multiply by wgmma (sm_90a); `simt` kernels
+    copy by cp.async and multiply f32 by fused multiply-adds. `tile` is rows,
     columns of each weight, and depth of a stage. `warps` are those along rows
     and columns; of `warpgroup` the first number counts multiplying warpgroups.
 
