@@ -19,6 +19,7 @@ TileFormat TileFormat::get(FloatType element, FloatType accumulator,
   format.width = width;
   format.pairs = pairs;
   format.rows = options.rowTile;
+  format.fetchesNear = options.prefetchLevel == 1;
   format.lanes =
       std::min<int64_t>(options.vectorBits / accumulator.getWidth(), width);
   format.vectors = std::max<int64_t>(options.getVectorsPerRow() / weights, 1);

@@ -32,6 +32,8 @@ struct TileFormat {
   int64_t lanes = 1, vectors = 1;
   /// Rows of a full tile.
   int64_t rows = 1;
+  /// Whether the next block is fetched to the first-level cache.
+  bool fetchesNear = false;
 
   /// Where it is set, complete sums are rounded to it and leave the kernel as
   /// results; each row of results has `resultRows` rows of sums, 1 or 2, of
@@ -121,9 +123,7 @@ void emitTileCall(LoopBuilder &b, Operation *op, const TileFormat &format,
 /// Emits prefetches of chunks `from` to `to - 1` of each memref, of which chunk
 /// 0 is at `offset` and each `stride` elements after the one before, in runs of
 /// 2^shift chunks that are `run` elements apart where `shift` is given. They go
-/// to the second-level cache: the first has too few places for lines under way
-/// to keep memory busy. Where `isNear` is set they are there already, and go to
-/// the first.
+/// to the second-level cache, or to the first where `isNear` is set.
 void emitPrefetches(LoopBuilder &b, ValueRange memrefs, Value offset,
                     Value stride, Value from, Value to, Value shift = {},
                     Value run = {}, bool isNear = false);
