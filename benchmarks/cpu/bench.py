@@ -25,6 +25,9 @@ def parse_arguments(arguments=None):
         description="Measure Moira's CPU code against peers and limits.")
     parser.add_argument("--quick", action="store_true",
                         help="a few small cases, no Python peers, 50 s")
+    parser.add_argument("--covering", action="store_true",
+                        help="fewer cases, which still have every model, load, "
+                        "number of tokens and class of rows")
     parser.add_argument("--filter", metavar="REGEX", default="",
                         help="only cases whose name has a match")
     parser.add_argument("--peers", metavar="LIST",
@@ -56,6 +59,7 @@ def choose_cases(options):
         except ValueError as error:
             sys.exit(f"bench.py: --product: {error}")
     found = (case_list.quick_cases() if options.quick else
+             case_list.covering_cases() if options.covering else
              case_list.all_cases())
     cores = len(os.sched_getaffinity(0))
     return [case for case in found

@@ -274,6 +274,37 @@ def all_cases():
     return cases
 
 
+ROW_CLASSES = (1, 7, 32, 128)  # the least rows of each: every goal has one
+
+
+def aspects(case):
+    """What a case is an example of."""
+    part = case.part
+    yield from ((part, "model", case.model), (part, "tokens", case.tokens),
+                (part, "load", case.load),
+                (part, "type", case.dtype, case.cores))
+    if part == "forward":
+        rows = max(least for least in ROW_CLASSES if case.rows >= least)
+        yield part, "rows", rows, case.dtype, case.cores
+        yield part, "held out", case.held_out, 7 <= case.rows <= 64
+
+
+def covering_cases():
+    """A part of the list with an example of every aspect that the list has one
+    of, and with all pairs of scaling and all layers: in half of the time."""
+    cases = all_cases()
+    others = [*scaling_cases(), *layer_cases()]
+    names = {case.name for case in others}
+    chosen = [case for case in cases if case.name in names]
+    left = {aspect for case in cases for aspect in aspects(case)}
+    left -= {aspect for case in chosen for aspect in aspects(case)}
+    while left:
+        best = max(cases, key=lambda case: len(left & set(aspects(case))))
+        chosen.append(best)
+        left -= set(aspects(best))
+    return [case for case in cases if case in chosen]
+
+
 def product_case(text):
     """One product of OLMoE's matrices: PART/ROWS/TYPE/EXPERTS, such as
     dw/128/f32/12, with as many rows for every expert."""

@@ -290,7 +290,7 @@ class CaseRun:
             "share_of_bandwidth": share(reading),
             "share_of_bound": share(bound),
             "ratio_to_best_peer": None, "ratio_low": None, "ratio_high": None,
-            "best_peer": None, "best_mode": None,
+            "ratio_at_limit": None, "best_peer": None, "best_mode": None,
             "peers": self.peers(ours), "not_run": self.reasons,
             "errors": self.errors,
             "limits": {
@@ -309,7 +309,8 @@ class CaseRun:
             result.update(best_peer=best, best_mode=found["mode"],
                           ratio_to_best_peer=found["ratio"],
                           ratio_low=found["ratio_low"],
-                          ratio_high=found["ratio_high"])
+                          ratio_high=found["ratio_high"],
+                          ratio_at_limit=found["seconds"] / median(bound))
         if case.part in ("layer", "movement"):
             self.add_parts(result, ours, rates["copy"])
         return result

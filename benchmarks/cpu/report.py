@@ -157,19 +157,22 @@ class Results:
         return found
 
     def summary_rows(self):
-        """Ratio to the best peer, by rows and by whether held out."""
+        """Ratio to the best peer, and that of a run at the machine's limit, by
+        rows and by whether held out."""
         rows = []
         for part in ("forward", "dx", "dw"):
             for held_out in (False, True):
                 for label, test in (("7 to 64 rows", lambda r: 7 <= r <= 64),
                                     ("other", lambda r: r < 7 or r > 64)):
-                    ratios = [r["ratio_to_best_peer"] for r in self.results
-                              if r["part"] == part and
-                              r["held_out"] == held_out and test(r["rows"]) and
-                              r["ratio_to_best_peer"] is not None]
-                    if ratios:
-                        rows.append((part, label, held_out, len(ratios),
-                                     median(ratios)))
+                    found = [r for r in self.results
+                             if r["part"] == part and
+                             r["held_out"] == held_out and test(r["rows"]) and
+                             r["ratio_to_best_peer"] is not None]
+                    if found:
+                        rows.append((part, label, held_out, len(found),
+                                     *(median([r[name] for r in found])
+                                       for name in ("ratio_to_best_peer",
+                                                    "ratio_at_limit"))))
         return rows
 
     def print_summary(self, stream):
@@ -193,10 +196,11 @@ class Results:
             out("not run (cases)")
             for (name, why), count in reasons.items():
                 out(f"  {name} ({count}): {why}")
-        out("median ratio to the best peer")
-        for part, label, held_out, count, value in self.summary_rows():
+        out("median ratio to the best peer, and what it would be at the limit")
+        for part, label, held_out, count, *values in self.summary_rows():
             kind = "held out" if held_out else "tuned"
-            out(f"  {part}, {label}, {kind}: {value:.2f} ({count} cases)")
+            ours, most = (number(value) for value in values)
+            out(f"  {part}, {label}, {kind}: {ours} of {most} ({count} cases)")
         pairs = scaling(self.results)
         if pairs:
             out(f"two cores over one (goal {SCALING_GOAL})")

@@ -34,6 +34,7 @@ llvm::Expected<HostCompiler> HostCompiler::create(const JitOptions &options) {
   settings.pipeline.features = processor->features;
   settings.pipeline.vectorBits = processor->vectorBits;
   settings.pipeline.dotBF16 = processor->dotBF16;
+  settings.pipeline.prefetchLevel = processor->prefetchLevel;
   return HostCompiler(std::move(settings), std::move(*machine));
 }
 

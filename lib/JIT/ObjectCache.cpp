@@ -44,9 +44,10 @@ static std::string describeOptions(const JitOptions &options) {
          << pipeline.gradients << pipeline.recompute << pipeline.packGradients
          << llvm::join(pipeline.updates, ",") << ' '
          << mlir::moe::stringifyFusions(pipeline.disabledFusions) << ' '
-         << pipeline.vectorBits << pipeline.dotBF16 << pipeline.hiddenBlocks
-         << ' ' << pipeline.ranks << ' ' << pipeline.copies << ' '
-         << pipeline.spareSlots << ' ' << pipeline.tokenBlocks << ' '
+         << pipeline.vectorBits << pipeline.dotBF16 << pipeline.prefetchLevel
+         << ' ' << pipeline.hiddenBlocks << ' ' << pipeline.ranks << ' '
+         << pipeline.copies << ' ' << pipeline.spareSlots << ' '
+         << pipeline.tokenBlocks << ' '
          << mlir::moe::stringifySchedule(pipeline.schedule) << ' '
          << options.optLevel << ' ' << pipeline.device.arch
          << pipeline.device.ptx << pipeline.device.emulated

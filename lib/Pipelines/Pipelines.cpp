@@ -75,6 +75,7 @@ static moe::CPUTileOptions getTileOptions(const PipelineOptions &options) {
   tiles.vectorBits = options.vectorBits;
   tiles.vectorRegisters = options.vectorBits >= 512 ? 32 : 16;
   tiles.dotBF16 = options.dotBF16 && !options.oracle;
+  tiles.prefetchLevel = options.prefetchLevel;
   return tiles;
 }
 
@@ -288,6 +289,7 @@ static void addLoops(OpPassManager &manager, const PipelineOptions &options) {
   moe::CPUTileOptions tiles = getTileOptions(options);
   cpu.vectorBits = tiles.vectorBits;
   cpu.dotBF16 = tiles.dotBF16;
+  cpu.prefetchLevel = tiles.prefetchLevel;
   cpu.vectorRegisters = tiles.vectorRegisters;
   manager.addPass(moe::createConvertMoEToCPUPass(cpu));
   manager.addPass(moe::createLowerCopiesPass());

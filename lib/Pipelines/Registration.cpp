@@ -87,6 +87,11 @@ static void registerPhasePipelines() {
     Option<bool> dotBF16{*this, "dot-bf16",
                          llvm::cl::desc("the target has a dot product of pairs "
                                         "of bf16")};
+    Option<unsigned> prefetchLevel{
+        *this, "prefetch-level",
+        llvm::cl::desc("level of cache that the next block is fetched to: 1 or "
+                       "2"),
+        llvm::cl::init(2)};
     Option<std::string> arch{*this, "arch",
                              llvm::cl::desc("GPU that steps run on: sm_80 or "
                                             "sm_90a; empty: the processor")};
@@ -158,6 +163,7 @@ static void registerPhasePipelines() {
           options.packGradients = given.packGradients;
           options.vectorBits = given.vectorBits;
           options.dotBF16 = given.dotBF16;
+          options.prefetchLevel = given.prefetchLevel;
           options.disabledFusions = *disabled;
           moira::buildPipeline(manager, last, options);
           return success();

@@ -161,6 +161,9 @@ llvm::Expected<HostProcessor> moira::resolveProcessor(llvm::StringRef cpu) {
   // the time of four multiply-adds of as many elements of f32.
   processor.dotBF16 = processor.vectorBits == 512 &&
                       has.contains("+avx512bf16") && !has.contains("+amx-bf16");
+  // Measured: its software prefetches to the second level are lost where many
+  // lines are under way, those to the first are kept more often.
+  processor.prefetchLevel = processor.cpu == "znver5" ? 1 : 2;
   return processor;
 }
 

@@ -74,6 +74,23 @@ class Cases(unittest.TestCase):
             self.assertTrue(any(case.held_out for case in self.all
                                 if case.part == part))
 
+    def test_covering_cases_leave_nothing_out(self):
+        some = cases.covering_cases()
+        self.assertLess(len(some), 0.7 * len(self.all))
+        names = [case.name for case in self.all]
+        places = [names.index(case.name) for case in some]
+        self.assertEqual(places, sorted(set(places)))
+        for case in self.all:
+            for aspect in cases.aspects(case):
+                self.assertTrue(any(aspect in set(cases.aspects(other))
+                                    for other in some), aspect)
+        # What is held out there is held out here.
+        held = {case.name: case.held_out for case in self.all}
+        for case in some:
+            self.assertEqual(case.held_out, held[case.name])
+        self.assertEqual(len([case for case in some
+                              if case.part in ("layer", "movement")]), 6)
+
     def test_names_are_unique(self):
         names = [case.name for case in self.all]
         self.assertEqual(len(set(names)), len(names))
@@ -225,6 +242,11 @@ class Measuring(unittest.TestCase):
                                case.flops / 1e11 / 0.001)
         self.assertAlmostEqual(result["share_of_bandwidth"],
                                case.bytes / 5e10 / 0.001)
+        self.assertIsNone(result["ratio_at_limit"])
+        # What the machine allows: the peer's time over the nearer limit's.
+        peer = self.measure(FakeWorker("a", {"": 0.003}))
+        bound = max(case.flops / 1e11, case.bytes / 5e10)
+        self.assertAlmostEqual(peer["ratio_at_limit"], 0.003 / bound)
 
     def test_no_field_is_missing(self):
         result = self.measure(FakeWorker("a", {"": 0.003}))
@@ -237,12 +259,15 @@ class Measuring(unittest.TestCase):
         self.assertIn("limits", found["machine"])
         for name in ("name", "dtype", "rows", "cores", "share_of_peak",
                      "share_of_bandwidth", "ratio_to_best_peer", "ratio_low",
-                     "best_peer", "part", "held_out"):
+                     "best_peer", "part", "held_out", "ratio_at_limit"):
             self.assertIsNotNone(found["shapes"][0][name], name)
         stream = io.StringIO()
         report.Table(stream).add(result)
         whole.print_summary(stream)
-        self.assertIn("median ratio to the best peer", stream.getvalue())
+        line = next(line for line in stream.getvalue().split("\n")
+                    if line.startswith("  forward, other, "))
+        most = report.number(result["ratio_at_limit"])
+        self.assertTrue(line.endswith(f"1.50 of {most} (1 cases)"), line)
 
 
 class Reporting(unittest.TestCase):

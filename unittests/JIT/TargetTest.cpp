@@ -75,6 +75,13 @@ TEST(Target, VectorWidthFollowsTheProcessor) {
   EXPECT_EQ(llvm::cantFail(resolveProcessor("x86-64-v4")).vectorBits, 512u);
 }
 
+TEST(Target, PrefetchLevelFollowsTheProcessor) {
+  EXPECT_EQ(llvm::cantFail(resolveProcessor("znver5")).prefetchLevel, 1u);
+  for (llvm::StringRef name : {"znver4", "sapphirerapids", "x86-64-v4"})
+    EXPECT_EQ(llvm::cantFail(resolveProcessor(name)).prefetchLevel, 2u)
+        << name.str();
+}
+
 TEST(Target, MultiplyAndAddStayTwoRoundings) {
   constexpr llvm::StringLiteral ir = R"(
     define float @exported(float %a, float %b, float %c) {

@@ -24,7 +24,11 @@ using Vector = float __attribute__((vector_size(64)));
 using Vector = float __attribute__((vector_size(32)));
 #endif
 constexpr int64_t lanes = sizeof(Vector) / sizeof(float);
+#if defined(__AVX512F__)
+constexpr int chains = 24; // as many as hide the latency of a dot product
+#else
 constexpr int chains = 12;
+#endif
 
 class Limits final : public Implementation {
 public:
@@ -50,13 +54,13 @@ static void multiplyAdd(int64_t steps) {
   Vector sums[chains] = {};
   Vector a = {}, b = {};
   for (int64_t i = 0; i < steps; ++i) {
-    asm volatile("" : "+x"(a), "+x"(b));
+    asm volatile("" : "+v"(a), "+v"(b));
 #pragma clang loop unroll(full)
     for (int c = 0; c < chains; ++c)
       sums[c] += a * b;
   }
   for (Vector &sum : sums)
-    asm volatile("" : "+x"(sum));
+    asm volatile("" : "+v"(sum));
 }
 
 #if defined(__AVX512BF16__)
@@ -65,13 +69,13 @@ static void dotProducts(int64_t steps) {
   __m512 sums[chains] = {};
   __m512bh a = {}, b = {};
   for (int64_t i = 0; i < steps; ++i) {
-    asm volatile("" : "+x"(a), "+x"(b));
+    asm volatile("" : "+v"(a), "+v"(b));
 #pragma clang loop unroll(full)
     for (int c = 0; c < chains; ++c)
       sums[c] = _mm512_dpbf16_ps(sums[c], a, b);
   }
   for (__m512 &sum : sums)
-    asm volatile("" : "+x"(sum));
+    asm volatile("" : "+v"(sum));
 }
 #else
 constexpr bool hasDot = false;
@@ -86,7 +90,7 @@ static void readAll(const char *from, size_t bytes) {
       sums[c] +=
           *reinterpret_cast<const Vector *>(from + i + c * sizeof(Vector));
   for (Vector &sum : sums)
-    asm volatile("" : "+x"(sum));
+    asm volatile("" : "+v"(sum));
 }
 
 std::string Limits::prepare(const Case &what, const DataFile &,

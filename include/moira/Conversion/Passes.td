@@ -50,6 +50,8 @@ def ConvertMoEToCPUPass : Pass<"convert-moe-to-cpu", "::mlir::ModuleOp"> {
            "bytes of the second-level cache of one core">,
     Option<"streamRows", "stream-rows", "unsigned", "7",
            "rows of a group up to which memory is the limit">,
+    Option<"prefetchLevel", "prefetch-level", "unsigned", "2",
+           "level of cache that the next block is fetched to: 1 or 2">,
     Option<"plain", "plain", "bool", "false",
            "products as loops over single elements, for targets without the "
            "tiles">];

@@ -69,6 +69,9 @@ struct PipelineOptions {
   unsigned vectorBits = 512;
   /// Whether the target adds products of pairs of bf16 in one instruction.
   bool dotBF16 = false;
+  /// The level of cache that kernels fetch the next block of weights to, 1
+  /// or 2.
+  unsigned prefetchLevel = 2;
   /// Equal blocks that the hidden dimension of experts is packed and summed in,
   /// where it is a multiple; 0: as `countHiddenBlocks` says.
   int64_t hiddenBlocks = 0;

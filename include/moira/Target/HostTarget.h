@@ -39,6 +39,8 @@ struct HostProcessor {
   unsigned vectorBits = 128;
   /// Whether it adds products of pairs of bf16 in one instruction.
   bool dotBF16 = false;
+  /// The level of cache that weights are best fetched to early: 1 or 2.
+  unsigned prefetchLevel = 2;
 };
 
 /// Finds the processor called `cpu`: "host" for the one of this machine, or any

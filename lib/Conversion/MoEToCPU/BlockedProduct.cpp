@@ -106,9 +106,15 @@ void BlockedProduct::emit(LoopBuilder &b, Operation *op, const Item &item) {
                    : b.sub(b.div(b.index(stageElements()), item.rows),
                            b.index(kStagePadding));
   Value isWhole = b.compare(arith::CmpIPredicate::ule, all, room);
-  block = b.select(b.compare(arith::CmpIPredicate::ule, item.rows,
-                             b.index(options.streamRows)),
-                   b.index(stepsOf(kStreamBlockBytes)), b.index(blockSteps()));
+  auto upTo = [&](int64_t rows, int64_t bytes, Value otherwise) {
+    return b.select(
+        b.compare(arith::CmpIPredicate::ule, item.rows, b.index(rows)),
+        b.index(stepsOf(bytes)), otherwise);
+  };
+  block = b.index(blockSteps());
+  if (options.nearRows() > 0 && !makesPanels())
+    block = upTo(options.nearRows(), options.nearBlockBytes(), block);
+  block = upTo(options.streamRows, kStreamBlockBytes, block);
   // Many rows have room for less than a block.
   Value multiple = b.index(kStepMultiple);
   Value most = b.maximum(b.mul(b.div(room, multiple), multiple), multiple);
@@ -369,6 +375,7 @@ void BlockedProduct::emitPanel(LoopBuilder &b, Operation *op, const Item &item,
   b.when(b.make<arith::AndIOp>(isEnd, isSingle), [&] {
     emitPrefetches(b, item.next->memrefs, item.next->offset,
                    b.index(kPrefetchBytes / format.elementBytes()), zero,
-                   b.index(kNextBytes / kPrefetchBytes));
+                   b.index(kNextBytes / kPrefetchBytes), /*shift=*/{},
+                   /*run=*/{}, format.fetchesNear);
   });
 }

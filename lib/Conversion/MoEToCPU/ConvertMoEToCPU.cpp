@@ -43,10 +43,16 @@ void ConvertMoEToCPU::runOnOperation() {
   tiles.vectorsPerRow = vectorsPerRow;
   tiles.cacheBytes = cacheBytes;
   tiles.streamRows = streamRows;
+  tiles.prefetchLevel = prefetchLevel;
   if (rowTile < 1 || cacheBytes < (int64_t{1} << 16)) {
     getOperation().emitError("expected a tile of at least one row and a cache "
                              "of at least 64 KiB, got ")
         << tiles.rowTile << " and " << tiles.cacheBytes;
+    return signalPassFailure();
+  }
+  if (prefetchLevel != 1 && prefetchLevel != 2) {
+    getOperation().emitError("expected a prefetch level of 1 or 2, got ")
+        << tiles.prefetchLevel;
     return signalPassFailure();
   }
   if (plain)

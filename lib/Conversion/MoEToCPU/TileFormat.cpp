@@ -19,6 +19,7 @@ TileFormat TileFormat::get(FloatType element, FloatType accumulator,
   format.width = width;
   format.pairs = pairs;
   format.rows = options.rowTile;
+  format.fetchesNear = options.prefetchLevel == 1;
   format.lanes =
       std::min<int64_t>(options.vectorBits / accumulator.getWidth(), width);
   format.vectors = std::max<int64_t>(options.getVectorsPerRow() / weights, 1);
@@ -54,7 +55,8 @@ Value mlir::moe::detail::flatten(LoopBuilder &b, Value memref) {
 
 void mlir::moe::detail::emitPrefetches(LoopBuilder &b, ValueRange memrefs,
                                        Value offset, Value stride, Value from,
-                                       Value to, Value shift, Value run) {
+                                       Value to, Value shift, Value run,
+                                       bool isNear) {
   b.loop(from, to, [&](Value chunk) {
     Value begin = offset;
     if (shift) {
@@ -70,7 +72,7 @@ void mlir::moe::detail::emitPrefetches(LoopBuilder &b, ValueRange memrefs,
         memref::PrefetchOp::create(
             b.builder, b.loc, memref,
             ValueRange{b.add(first, b.index(line / bytes))},
-            /*isWrite=*/false, /*localityHint=*/2,
+            /*isWrite=*/false, /*localityHint=*/isNear ? 3 : 2,
             /*isDataCache=*/true);
     }
   });

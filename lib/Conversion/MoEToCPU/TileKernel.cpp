@@ -129,7 +129,8 @@ KernelBuilder::Values KernelBuilder::emitSteps(Values sums,
       return b.make<arith::ShRUIOp>(fixed, b.index(16));
     };
     emitPrefetches(b, call.ahead, call.aheadOffset, call.aheadStride,
-                   whole(before), whole(after), call.aheadShift, call.aheadRun);
+                   whole(before), whole(after), call.aheadShift, call.aheadRun,
+                   format.fetchesNear);
     for (int64_t u = 0; u < TileFormat::kUnroll; ++u)
       emitStep(next, rows, column, turns.getInductionVar(), u);
     next.push_back(after);

@@ -35,6 +35,8 @@ struct TileFormat {
   int64_t lanes = 1, vectors = 1;
   /// Rows of a full tile.
   int64_t rows = 1;
+  /// Whether the next block is fetched to the first-level cache.
+  bool fetchesNear = false;
 
   /// Where it is set, complete sums are rounded to it and leave the kernel as
   /// results; each row of results has `resultRows` rows of sums, 1 or 2, of
@@ -125,11 +127,10 @@ void emitTileCall(LoopBuilder &b, Operation *op, const TileFormat &format,
 /// Emits prefetches of chunks `from` to `to - 1` of each memref, of which chunk
 /// 0 is at `offset` and each `stride` elements after the one before, in runs of
 /// 2^shift chunks that are `run` elements apart where `shift` is given. They go
-/// to the second-level cache: the first has too few places for lines under way
-/// to keep memory busy.
+/// to the second-level cache, or to the first where `isNear` is set.
 void emitPrefetches(LoopBuilder &b, ValueRange memrefs, Value offset,
                     Value stride, Value from, Value to, Value shift = {},
-                    Value run = {});
+                    Value run = {}, bool isNear = false);
 
 /// `memref<?xT>` over all elements of a compact memref.
 Value flatten(LoopBuilder &b, Value memref);

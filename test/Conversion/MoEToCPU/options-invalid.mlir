@@ -1,9 +1,11 @@
 // RUN: not moira-opt %s --convert-moe-to-cpu=row-tile=0 2>&1 | FileCheck %s --check-prefix=ROWS
 // RUN: not moira-opt %s --convert-moe-to-cpu=cache-bytes=1000 2>&1 | FileCheck %s --check-prefix=CACHE
+// RUN: not moira-opt %s --convert-moe-to-cpu=prefetch-level=3 2>&1 | FileCheck %s --check-prefix=LEVEL
 // RUN: not moira-opt %s --moe-form-kernels=hidden-blocks=0 2>&1 | FileCheck %s --check-prefix=BLOCKS
 //
 // ROWS: error: expected a tile of at least one row and a cache of at least 64 KiB, got 0 and 1048576
 // CACHE: error: expected a tile of at least one row and a cache of at least 64 KiB, got 6 and 1000
+// LEVEL: error: expected a prefetch level of 1 or 2, got 3
 // BLOCKS: error: expected at least one hidden block, got 0
 
 // Blocks of the contraction are whole vectors, whatever the cache: 64 steps here.

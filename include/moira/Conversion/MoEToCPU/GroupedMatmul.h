@@ -31,6 +31,9 @@ struct CPUTileOptions {
   int64_t cacheBytes = int64_t{1} << 20;
   /// Up to so many rows memory is the limit, not arithmetic.
   unsigned streamRows = 7;
+  /// The level of cache that the next block is fetched to while this one is
+  /// used, 1 or 2: the one whose fetches the processor loses less often.
+  unsigned prefetchLevel = 2;
 
   int64_t getVectorsPerRow() const {
     return vectorsPerRow ? vectorsPerRow : vectorRegisters >= 32 ? 4 : 2;
@@ -41,6 +44,11 @@ struct CPUTileOptions {
   /// Bytes of a block of panels where arithmetic is the limit; the next block
   /// is prefetched meanwhile.
   int64_t blockBytes() const { return cacheBytes / 8; }
+  /// The same where memory nearly is: up to `nearRows()` rows. Blocks that are
+  /// fetched to the first-level cache stay there for the few tiles that use
+  /// them.
+  int64_t nearBlockBytes() const { return cacheBytes / 32; }
+  int64_t nearRows() const { return prefetchLevel == 1 ? 20 : 0; }
   /// Bytes of a copied block of a panel. What it is made of comes from rows
   /// that may be a multiple of a way of the cache apart: so few of them that
   /// they fit half of the ways of the sets that they share.
