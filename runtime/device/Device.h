@@ -103,7 +103,11 @@ public:
   virtual Status synchronize(DeviceQueue queue) = 0;
 
   virtual Result<Event> createEvent() = 0;
+  /// An event that knows when it happened, for `secondsBetween`.
+  virtual Result<Event> createTimedEvent() = 0;
   virtual Status destroyEvent(Event event) = 0;
+  /// Device time from one timed event to another; both have happened.
+  virtual Result<double> secondsBetween(Event first, Event second) = 0;
   /// `event` happens when what is in `queue` now has ended.
   virtual Status record(Event event, DeviceQueue queue) = 0;
   /// What is queued from now on waits for the event as last recorded; for one

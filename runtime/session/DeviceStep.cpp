@@ -39,6 +39,9 @@ DeviceStep::DeviceStep(std::shared_ptr<const Program> givenProgram,
 DeviceStep::~DeviceStep() {
   if (queue)
     (void)gpu->destroyQueue(queue);
+  for (Event event : {begun, ended})
+    if (event)
+      (void)gpu->destroyEvent(event);
 }
 
 //===----------------------------------------------------------------------===//
@@ -104,6 +107,12 @@ DeviceStep::create(std::shared_ptr<const Program> program,
   if (!queue.ok())
     return queue.status();
   step->queue = *queue;
+  for (Event *event : {&step->begun, &step->ended}) {
+    Result<Event> made = step->gpu->createTimedEvent();
+    if (!made.ok())
+      return made.status();
+    *event = *made;
+  }
   step->functions = {
       MOIRA_DEVICE_ABI_VERSION,  sizeof(moira_device), step->gpu->processors(),
       step->gpu->architecture(), DeviceApi::launch,    DeviceApi::encode,
@@ -251,6 +260,7 @@ Status DeviceStep::begin(const EntrySpec &entry,
                          const std::vector<TensorView> &inputs,
                          std::vector<moira_buffer> &buffers) {
   launchCount = waitCount = 0;
+  deviceSeconds = 0;
   outputCount = 0;
   loads.clear();
   numbers.clear();
@@ -259,7 +269,7 @@ Status DeviceStep::begin(const EntrySpec &entry,
   if (inputStorage.size() < entry.inputs.size())
     inputStorage.resize(entry.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].shape.empty())
+    if (inputs[i].shape.empty() || inputs[i].onDevice)
       continue;
     int64_t bytes = *compactBytes(inputs[i].dtype, inputs[i].shape);
     Status status = grow(inputStorage[i], MemoryKind::Workspace, bytes);
@@ -273,7 +283,7 @@ Status DeviceStep::begin(const EntrySpec &entry,
     }
     buffers[i].data = inputStorage[i].data();
   }
-  return Status();
+  return gpu->record(begun, queue);
 }
 
 Result<void *> DeviceStep::placeResult(int64_t index, void *host,
@@ -306,18 +316,22 @@ Status DeviceStep::noteLoads(int64_t layer, int64_t experts,
 }
 
 Status DeviceStep::end(StepRecorder &recorder) {
-  Status status;
+  Status status = gpu->record(ended, queue);
   for (size_t i = 0; i < outputCount && status.ok(); ++i)
     if (outputs[i].host)
       status = gpu->copyOut(outputs[i].host, outputs[i].storage.data(),
                             outputs[i].bytes, queue);
   // Whatever happened, nothing of this step may be under way afterwards.
-  Status ended = gpu->synchronize(queue);
+  Status done = gpu->synchronize(queue);
   for (Output &output : outputs)
     output.host = nullptr;
   if (!status.ok())
     return status;
-  MOIRA_RETURN_IF_ERROR(ended);
+  MOIRA_RETURN_IF_ERROR(done);
+  Result<double> between = gpu->secondsBetween(begun, ended);
+  if (!between.ok())
+    return between.status();
+  deviceSeconds = *between;
   for (const Loads &noted : loads)
     if (!recorder.loads(noted.layer, int64_t(noted.counts.size()),
                         noted.counts.data(), noted.sizes.data()))

@@ -43,11 +43,16 @@ public:
   int64_t launches() const { return launchCount; }
   /// Times that the last step has waited for the device before its end.
   int64_t waits() const { return waitCount; }
+  /// Device time of the last step between the copies of inputs and those of
+  /// results.
+  double seconds() const { return deviceSeconds; }
+  /// Where memory of the device comes from.
+  const std::shared_ptr<BlockSource> &source() const { return memory; }
 
   /// Brings parameters that have changed to the device.
   Status updateParameters(const ParameterTable &parameters);
   /// Queues the copies of a step's inputs, and lets `buffers` lead to them; of
-  /// rank 0 they stay on the host.
+  /// rank 0 they stay on the host, and what is on the device stays there.
   Status begin(const EntrySpec &entry, const std::vector<TensorView> &inputs,
                std::vector<moira_buffer> &buffers);
   /// Memory of the device for a result that will be copied to `host`.
@@ -104,6 +109,7 @@ private:
   std::shared_ptr<MemoryAccount> account;
   std::shared_ptr<BlockSource> memory;
   DeviceQueue queue = 0;
+  Event begun = 0, ended = 0; ///< around a step's own work
   moira_device functions{};
   std::vector<std::shared_ptr<Kernel>> kernels;
   std::vector<KernelArgument> values; ///< of a launch; keeps its memory
@@ -119,6 +125,7 @@ private:
   std::deque<std::vector<int32_t>> counts; ///< on their way
   std::unordered_map<const int32_t *, std::vector<int32_t>> matrices;
   int64_t launchCount = 0, waitCount = 0;
+  double deviceSeconds = 0;
 };
 
 } // namespace moira::runtime

@@ -186,10 +186,29 @@ void Session::Impl::noteTraffic() {
   }
 }
 
+/// Memory of a GPU is for sessions that run on it, and numbers are read by the
+/// host.
+static Status checkPlaces(bool hasDevice, const EntrySpec &spec,
+                          const std::vector<TensorView> &inputs,
+                          const std::vector<ResultTensor> &results) {
+  auto refuse = [](const std::string &what) {
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  what + ": expected memory of the host, got memory of a GPU");
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].onDevice && (!hasDevice || inputs[i].shape.empty()))
+      return refuse(concat("input ", i, " '", spec.inputs[i].name, "'"));
+  for (size_t i = 0; i < results.size(); ++i)
+    if (results[i].onDevice && !hasDevice)
+      return refuse(concat("result ", i));
+  return Status();
+}
+
 Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               std::vector<ResultTensor> &results,
                               const StepPlan &given) {
   const EntrySpec &spec = program->signature(entry, given.variant);
+  MOIRA_RETURN_IF_ERROR(checkPlaces(bool(device), spec, inputs, results));
   std::vector<moira_buffer> buffers = toBuffers(inputs);
   if (device) {
     // They are sent while the step runs, to memory of the host.
@@ -246,7 +265,8 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   if (device) {
     if (Status ended = device->end(step.recorder()); !ended.ok())
       step.fail(ended.code, ended.message);
-    step.recorder().device(device->launches(), device->waits());
+    step.recorder().device(device->launches(), device->waits(),
+                           device->seconds());
   }
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);

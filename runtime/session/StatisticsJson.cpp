@@ -66,6 +66,7 @@ std::string moira::runtime::toJsonLine(const StepRow &row,
   if (manifest.device) {
     json["launches"] = row.launches;
     json["waits"] = row.waits;
+    json["device_seconds"] = row.deviceSeconds;
   }
   for (const LayerRow &layer : row.layers)
     json["layers"].push_back(layerToJson(layer));

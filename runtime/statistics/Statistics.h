@@ -53,6 +53,8 @@ struct StepRow {
   int32_t error = 0;     ///< MOIRA_OK or a code
   int64_t launches = 0;  ///< of kernels of a device
   int64_t waits = 0;     ///< for it, before the step's end
+  /// Device time between the copies of inputs and those of results.
+  double deviceSeconds = 0;
   double total = 0;      ///< seconds
   PartSeconds seconds{}; ///< outside of layers
   std::vector<LayerRow> layers;
@@ -122,9 +124,10 @@ public:
   /// Adds bytes to a layer's row.
   void moved(int64_t layer, int64_t bytesSent, int64_t bytesReceived);
   /// Says what the step had a device do.
-  void device(int64_t launches, int64_t waits) {
+  void device(int64_t launches, int64_t waits, double seconds) {
     row.launches = launches;
     row.waits = waits;
+    row.deviceSeconds = seconds;
   }
   /// Ends the row, which stays valid until the next `begin`.
   const StepRow &end(int32_t error);

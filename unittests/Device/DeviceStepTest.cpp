@@ -9,6 +9,7 @@
 #include "moira/device_abi.h"
 
 #include <cstring>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 using namespace moira;
@@ -95,6 +96,13 @@ static std::shared_ptr<const Program> programOf(Manifest manifest,
   return *program;
 }
 
+/// Copies between host and device that the stand-in has made.
+static int fakeCopies() {
+  void *library = dlopen(MOIRA_FAKE_DRIVER, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_TRUE(library) << dlerror();
+  return *static_cast<int *>(dlsym(library, "fakeCopies"));
+}
+
 static SessionOptions optionsWithDevice() {
   Result<std::unique_ptr<Device>> device = openCuda(0, MOIRA_FAKE_DRIVER);
   EXPECT_TRUE(device.ok()) << device.status().message;
@@ -139,6 +147,57 @@ TEST(DeviceStepTest, runsAStep) {
   results[0] = {DataType::I32, {3}, own.data(), nullptr};
   ASSERT_OK(session->invoke("main", inputs, results));
   EXPECT_EQ(own, (std::vector<int32_t>{20, 40, 60}));
+}
+
+/// Memory of the session's device with these values.
+static int32_t *onDevice(Device &device, const std::vector<int32_t> &values) {
+  int64_t bytes = int64_t(values.size() * sizeof(int32_t));
+  DeviceQueue queue = *device.createQueue();
+  void *memory = *device.allocate(bytes);
+  EXPECT_OK(device.copyIn(memory, values.data(), bytes, queue));
+  EXPECT_OK(device.destroyQueue(queue));
+  return static_cast<int32_t *>(memory);
+}
+
+TEST(DeviceStepTest, leavesTensorsOnTheDevice) {
+  SessionOptions options = optionsWithDevice();
+  Device &device = *options.device;
+  Result<std::unique_ptr<Session>> session =
+      Session::create(programOf(manifestOf(), stepEntry), options);
+  ASSERT_TRUE(session.ok()) << session.status().message;
+  int32_t weights[] = {1, 7};
+  EXPECT_OK((*session)->bind("p", {DataType::I32, {2}, weights}));
+  int32_t *x = onDevice(device, {1, 2, 3});
+  int64_t n = 10;
+  std::vector<TensorView> inputs = {{DataType::I32, {3}, x, true},
+                                    {DataType::I64, {}, &n}};
+  // What the runtime allocates, where it shall.
+  std::vector<ResultTensor> results(1);
+  results[0].onDevice = true;
+  int copies = fakeCopies();
+  ASSERT_OK((*session)->invoke("main", inputs, results));
+  // A parameter, no input and no result; the factor and two times the loads.
+  EXPECT_EQ(fakeCopies() - copies, 1 + 3 + 1);
+  int32_t *first = static_cast<int32_t *>(results[0].data);
+  EXPECT_EQ(std::vector<int32_t>(first, first + 3),
+            (std::vector<int32_t>{70, 140, 210}));
+  EXPECT_GT((*session)->statistics().back().deviceSeconds, 0);
+  // The same memory again, and memory of the caller.
+  ASSERT_OK((*session)->invoke("main", inputs, results));
+  EXPECT_EQ(results[0].data, first);
+  int32_t *own = onDevice(device, {0, 0, 0});
+  std::vector<ResultTensor> given(1);
+  given[0] = {DataType::I32, {3}, own, nullptr, true};
+  ASSERT_OK((*session)->invoke("main", inputs, given));
+  EXPECT_EQ(own[2], 210);
+  // A number is read by the host.
+  inputs[1].onDevice = true;
+  EXPECT_ERROR((*session)->invoke("main", inputs, results),
+               MOIRA_INVALID_ARGUMENT,
+               "entry 'main': input 1 'n': expected memory of the host, got "
+               "memory of a GPU");
+  EXPECT_OK(device.release(x));
+  EXPECT_OK(device.release(own));
 }
 
 TEST(DeviceStepTest, takesEmptyInputs) {

@@ -16,6 +16,7 @@ EXPORT int fakeFailures; /* how many calls of cuMemAlloc fail next */
 EXPORT unsigned fakeShared, fakeCluster, fakeProgrammatic;
 EXPORT int fakeAllocations, fakeStreams, fakeEvents, fakeModules, fakeContexts;
 EXPORT int fakeTensor[8];
+EXPORT int fakeCopies; /* between host and device */
 
 EXPORT int cuInit(unsigned flags) { return flags ? 1 : 0; }
 
@@ -103,10 +104,13 @@ EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
   return stream && event && !flags ? 0 : 400;
 }
 
+/* A timed event is the number of its record, in an int. */
 EXPORT int cuEventCreate(void **event, unsigned flags) {
   ++fakeEvents;
-  *event = malloc(1);
-  return flags == 2 ? 0 : 1;
+  int *made = malloc(sizeof(int));
+  *made = flags == 2 ? -1 : 0;
+  *event = made;
+  return flags == 2 || flags == 0 ? 0 : 1;
 }
 
 EXPORT int cuEventDestroy_v2(void *event) {
@@ -116,17 +120,28 @@ EXPORT int cuEventDestroy_v2(void *event) {
 }
 
 EXPORT int cuEventRecord(void *event, void *stream) {
+  static int records;
+  if (event && *(int *)event >= 0)
+    *(int *)event = ++records;
   return event && stream ? 0 : 400;
+}
+
+EXPORT int cuEventElapsedTime(float *milliseconds, void *first, void *second) {
+  int from = *(int *)first, to = *(int *)second;
+  *milliseconds = (float)(to - from);
+  return from > 0 && to > 0 ? 0 : 400;
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from,
                                 size_t bytes, void *stream) {
+  ++fakeCopies;
   memcpy((void *)(uintptr_t)to, from, bytes);
   return stream ? 0 : 400;
 }
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
                                 void *stream) {
+  ++fakeCopies;
   memcpy(to, (void *)(uintptr_t)from, bytes);
   return stream ? 0 : 400;
 }

@@ -60,8 +60,12 @@ public:
   Result<DeviceQueue> createQueue() override;
   Status destroyQueue(DeviceQueue queue) override;
   Status synchronize(DeviceQueue queue) override;
-  Result<Event> createEvent() override;
+  Result<Event> createEvent() override {
+    return makeEvent(cuda::EventDisableTiming);
+  }
+  Result<Event> createTimedEvent() override { return makeEvent(0); }
   Status destroyEvent(Event event) override;
+  Result<double> secondsBetween(Event first, Event second) override;
   Status record(Event event, DeviceQueue queue) override;
   Status wait(DeviceQueue queue, Event event) override;
   Status copyIn(void *to, const void *from, int64_t bytes,
@@ -81,6 +85,7 @@ public:
   Result<EncodedTensor> encode(const TensorBox &box) override;
 
 private:
+  Result<Event> makeEvent(unsigned flags);
   /// Every thread that calls needs the context.
   Status enter() const {
     MOIRA_CUDA(setContext, cuCtxSetCurrent, context);
@@ -166,10 +171,10 @@ Status CudaDevice::synchronize(DeviceQueue queue) {
   return Status();
 }
 
-Result<Event> CudaDevice::createEvent() {
+Result<Event> CudaDevice::makeEvent(unsigned flags) {
   MOIRA_RETURN_IF_ERROR(enter());
   void *event = nullptr;
-  MOIRA_CUDA(createEvent, cuEventCreate, &event, cuda::EventDisableTiming);
+  MOIRA_CUDA(createEvent, cuEventCreate, &event, flags);
   return reinterpret_cast<Event>(event);
 }
 
@@ -177,6 +182,14 @@ Status CudaDevice::destroyEvent(Event event) {
   MOIRA_RETURN_IF_ERROR(enter());
   MOIRA_CUDA(destroyEvent, cuEventDestroy, pointer(event));
   return Status();
+}
+
+Result<double> CudaDevice::secondsBetween(Event first, Event second) {
+  MOIRA_RETURN_IF_ERROR(enter());
+  float milliseconds = 0;
+  MOIRA_CUDA(elapsedTime, cuEventElapsedTime, &milliseconds, pointer(first),
+             pointer(second));
+  return double(milliseconds) / 1000;
 }
 
 Status CudaDevice::record(Event event, DeviceQueue queue) {

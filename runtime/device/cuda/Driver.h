@@ -77,6 +77,8 @@ struct LaunchConfig {
   X(createEvent, cuEventCreate, (void **event, unsigned flags))                \
   X(destroyEvent, cuEventDestroy_v2, (void *event))                            \
   X(recordEvent, cuEventRecord, (void *event, void *stream))                   \
+  X(elapsedTime, cuEventElapsedTime,                                           \
+    (float *milliseconds, void *first, void *second))                          \
   X(copyIn, cuMemcpyHtoDAsync_v2,                                              \
     (Address to, const void *from, size_t bytes, void *stream))                \
   X(copyOut, cuMemcpyDtoHAsync_v2,                                             \

@@ -98,6 +98,11 @@ public:
     std::lock_guard<std::mutex> lock(mutex);
     return queues.createEvent();
   }
+  Result<Event> createTimedEvent() override { return createEvent(); }
+  Result<double> secondsBetween(Event first, Event second) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    return queues.secondsBetween(first, second);
+  }
   Status destroyEvent(Event event) override {
     std::lock_guard<std::mutex> lock(mutex);
     return queues.destroyEvent(event);

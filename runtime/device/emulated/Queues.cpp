@@ -63,6 +63,17 @@ Status EmulatedQueues::record(Event event, DeviceQueue queue) {
   return Status();
 }
 
+Result<double> EmulatedQueues::secondsBetween(Event first, Event second) {
+  EventState *from = nullptr, *to = nullptr;
+  MOIRA_RETURN_IF_ERROR(findEvent(first, from));
+  MOIRA_RETURN_IF_ERROR(findEvent(second, to));
+  if (!from->happened || !to->happened)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  "emulated device: expected events that have happened, got "
+                  "one that has not");
+  return std::chrono::duration<double>(to->time - from->time).count();
+}
+
 Status EmulatedQueues::wait(DeviceQueue queue, Event event) {
   EventState *what = nullptr;
   State *where = nullptr;
@@ -89,8 +100,10 @@ bool EmulatedQueues::isReady(const State &state) {
 void EmulatedQueues::step(State &state) {
   Item item = std::move(state.items.front());
   state.items.pop_front();
-  if (item.kind == Item::Record)
+  if (item.kind == Item::Record) {
     events[item.event].happened = item.time;
+    events[item.event].time = std::chrono::steady_clock::now();
+  }
   if (item.kind != Item::Work || !state.failure.ok())
     return;
   state.failure = item.work();

@@ -10,6 +10,7 @@
 
 #include "device/Device.h"
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -26,6 +27,8 @@ public:
   Event createEvent();
   Status destroyEvent(Event event);
   Status record(Event event, DeviceQueue queue);
+  /// Of the host's clock: how long the emulation took.
+  Result<double> secondsBetween(Event first, Event second);
   Status wait(DeviceQueue queue, Event event);
   Status push(DeviceQueue queue, std::function<Status()> work);
   Status synchronize(DeviceQueue queue);
@@ -43,6 +46,7 @@ private:
   };
   struct EventState {
     uint64_t recorded = 0, happened = 0;
+    std::chrono::steady_clock::time_point time;
   };
   Status findQueue(DeviceQueue queue, State *&found);
   Status findEvent(Event event, EventState *&found);
