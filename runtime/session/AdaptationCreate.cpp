@@ -283,8 +283,6 @@ Adaptation::create(const Manifest &manifest, int entry,
     layer.programs.resize(groups.ranks);
   }
   made->wanted.selection.joint = spec.layers.size() > 1;
-  if (manifest.device)
-    made->wanted.maxShadows = 0; // they are sent to memory of the host
   MOIRA_RETURN_IF_ERROR(made->makeSpace());
   if (options.selection.lag == 0)
     MOIRA_RETURN_IF_ERROR(made->keepFixed());

@@ -237,23 +237,33 @@ Status DeviceStep::grow(Storage &place, MemoryKind kind, int64_t bytes) {
 }
 
 Status DeviceStep::updateParameters(const ParameterTable &parameters) {
-  if (hasParameters && parameterVersion == parameters.version())
-    return Status();
   size_t count = program->manifest().parameters.size();
-  parameterStorage.resize(count);
-  packed.assign(std::max<size_t>(count, 1), {nullptr, 0});
+  if (packed.empty()) {
+    parameterStorage.resize(count);
+    packed.assign(std::max<size_t>(count, 1), {nullptr, 0});
+    versions.resize(count);
+  }
+  bool any = false;
   for (size_t i = 0; i < count; ++i) {
+    if (packed[i].data && versions[i] == parameters.version(int(i)))
+      continue;
+    any = true;
     moira_param host = parameters.params()[i];
     MOIRA_RETURN_IF_ERROR(
         grow(parameterStorage[i], MemoryKind::Parameters, host.bytes));
     MOIRA_RETURN_IF_ERROR(
         gpu->copyIn(parameterStorage[i].data(), host.data, host.bytes, queue));
     packed[i] = {parameterStorage[i].data(), host.bytes};
+    versions[i] = parameters.version(int(i));
   }
-  MOIRA_RETURN_IF_ERROR(gpu->synchronize(queue));
-  parameterVersion = parameters.version();
-  hasParameters = true;
-  return Status();
+  if (!any)
+    return Status();
+  // Copies of a step that fails may not read what the host changes next, and
+  // what failed is not there.
+  Status status = gpu->synchronize(queue);
+  if (!status.ok())
+    packed.clear();
+  return status;
 }
 
 Status DeviceStep::begin(const EntrySpec &entry,

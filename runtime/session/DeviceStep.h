@@ -49,7 +49,8 @@ public:
   /// Where memory of the device comes from.
   const std::shared_ptr<BlockSource> &source() const { return memory; }
 
-  /// Brings parameters that have changed to the device.
+  /// Brings each parameter that has changed to the device. What the session
+  /// has written there since, shadows, lasts until then.
   Status updateParameters(const ParameterTable &parameters);
   /// Queues the copies of a step's inputs, and lets `buffers` lead to them; of
   /// rank 0 they stay on the host, and what is on the device stays there.
@@ -116,8 +117,7 @@ private:
   Arena workspace;
   std::vector<Storage> parameterStorage, inputStorage;
   std::vector<moira_param> packed;
-  uint64_t parameterVersion = 0;
-  bool hasParameters = false;
+  std::vector<uint64_t> versions; ///< of parameters there
   std::vector<Output> outputs;
   size_t outputCount = 0;
   std::deque<Loads> loads; ///< does not move while copies are under way

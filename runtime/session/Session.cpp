@@ -204,6 +204,17 @@ static Status checkPlaces(bool hasDevice, const EntrySpec &spec,
   return Status();
 }
 
+/// Shadows are sent while a step runs, by the host.
+static Status checkShadows(const Device &device, const StepPlan &given) {
+  for (const LayerRun &layer : given.layers)
+    if (!layer.shadows.empty() && !device.isHostAccessible())
+      return Status(MOIRA_UNAVAILABLE,
+                    concat("expected no shadows on ", device.name(),
+                           ", whose memory the host cannot reach, got ",
+                           layer.shadows.size()));
+  return Status();
+}
+
 Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
                               std::vector<ResultTensor> &results,
                               const StepPlan &given) {
@@ -211,13 +222,9 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
   MOIRA_RETURN_IF_ERROR(checkPlaces(bool(device), spec, inputs, results));
   std::vector<moira_buffer> buffers = toBuffers(inputs);
   if (device) {
-    // They are sent while the step runs, to memory of the host.
-    for (const LayerRun &layer : given.layers)
-      if (!layer.shadows.empty())
-        return Status(MOIRA_UNAVAILABLE,
-                      concat("expected no shadows on a device, got ",
-                             layer.shadows.size()));
+    MOIRA_RETURN_IF_ERROR(checkShadows(device->device(), given));
     MOIRA_RETURN_IF_ERROR(device->updateParameters(parameters));
+    shadows.setSlots(device->params());
   }
   preparePlans(spec, given);
   Result<int64_t> bytes = workspace(entry, given.variant, buffers);

@@ -149,7 +149,7 @@ Status Shadows::list(Group &group) {
   // Generated code reads addresses early: bytes that the program holds become
   // the session's before.
   for (int64_t row : group.parameters)
-    if (!group.pending.empty())
+    if (!slots && !group.pending.empty())
       MOIRA_RETURN_IF_ERROR(parameters.write(static_cast<int>(row)).status());
   return Status();
 }
@@ -189,12 +189,13 @@ Status Shadows::start(int64_t layer) {
   move.lasting = plans.lastingTable(layer).data();
   for (int32_t unit : group->pending)
     for (int64_t row : group->parameters) {
-      Result<void *> slots = parameters.write(static_cast<int>(row));
-      if (!slots.ok())
-        return slots.status();
+      Result<void *> held = slots ? Result<void *>(slots[row].data)
+                                  : parameters.write(static_cast<int>(row));
+      if (!held.ok())
+        return held.status();
       move.parameter = static_cast<int32_t>(row);
       move.unit = unit;
-      move.slots = *slots;
+      move.slots = *held;
       move.bytes = parameters.slotBytes(static_cast<int>(row));
       Result<int64_t> ticket = communicator->moveShadow(*group->plan, move);
       if (!ticket.ok())

@@ -12,6 +12,20 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* Where MOIRA_FAKE_DRIVER_LOG names a file, calls that a step makes are written
+ * there, any image and kernel is taken, and kernels do nothing. */
+static int logged(const char *call, const char *detail) {
+  const char *path = getenv("MOIRA_FAKE_DRIVER_LOG");
+  if (!path)
+    return 0;
+  FILE *file = fopen(path, "a");
+  if (file) {
+    fprintf(file, "%s%s%s\n", call, *detail ? " " : "", detail);
+    fclose(file);
+  }
+  return 1;
+}
+
 EXPORT int fakeFailures; /* how many calls of cuMemAlloc fail next */
 EXPORT unsigned fakeShared, fakeCluster, fakeProgrammatic;
 EXPORT int fakeAllocations, fakeStreams, fakeEvents, fakeModules, fakeContexts;
@@ -98,7 +112,10 @@ EXPORT int cuStreamDestroy_v2(void *stream) {
   return 0;
 }
 
-EXPORT int cuStreamSynchronize(void *stream) { return stream ? 0 : 400; }
+EXPORT int cuStreamSynchronize(void *stream) {
+  logged("cuStreamSynchronize", "");
+  return stream ? 0 : 400;
+}
 
 EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
   return stream && event && !flags ? 0 : 400;
@@ -121,6 +138,7 @@ EXPORT int cuEventDestroy_v2(void *event) {
 
 EXPORT int cuEventRecord(void *event, void *stream) {
   static int records;
+  logged("cuEventRecord", "");
   if (event && *(int *)event >= 0)
     *(int *)event = ++records;
   return event && stream ? 0 : 400;
@@ -135,6 +153,7 @@ EXPORT int cuEventElapsedTime(float *milliseconds, void *first, void *second) {
 EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from,
                                 size_t bytes, void *stream) {
   ++fakeCopies;
+  logged("cuMemcpyHtoDAsync", "");
   memcpy((void *)(uintptr_t)to, from, bytes);
   return stream ? 0 : 400;
 }
@@ -142,6 +161,7 @@ EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from,
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
                                 void *stream) {
   ++fakeCopies;
+  logged("cuMemcpyDtoHAsync", "");
   memcpy(to, (void *)(uintptr_t)from, bytes);
   return stream ? 0 : 400;
 }
@@ -160,7 +180,7 @@ EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value,
 
 EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count,
                               int *options, void **values) {
-  if (strncmp(image, ".version", 8)) {
+  if (!logged("cuModuleLoadDataEx", "") && strncmp(image, ".version", 8)) {
     if (count == 2 && options[0] == 5 && options[1] == 6)
       snprintf(values[0], (size_t)(uintptr_t)values[1],
                "line 1: no version\nline 2");
@@ -179,6 +199,8 @@ EXPORT int cuModuleUnload(void *module) {
 EXPORT int cuModuleGetFunction(void **function, void *module,
                                const char *name) {
   *function = module;
+  if (logged("cuModuleGetFunction", name))
+    return 0;
   return strcmp(name, "scale") ? 500 : 0;
 }
 
@@ -205,6 +227,8 @@ EXPORT int cuLaunchKernelEx(const struct Config *config, void *function,
   if (!config->stream || function != &fakeModules || extra ||
       config->shared > (48u << 10 > fakeShared ? 48u << 10 : fakeShared))
     return 1;
+  if (logged("cuLaunchKernelEx", ""))
+    return 0;
   fakeCluster = fakeProgrammatic = 0;
   for (unsigned i = 0; i < config->count; ++i) {
     if (config->attributes[i].id == 4)
