@@ -6,35 +6,43 @@
 #include "session/StepContext.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 using namespace moira;
 using namespace moira::runtime;
 
-namespace {
-/// Memory of a device.
+namespace moira::runtime {
+/// Memory of a device. Results give theirs back from any thread.
 class DeviceMemory final : public BlockSource {
 public:
   explicit DeviceMemory(std::shared_ptr<Device> device)
       : device(std::move(device)) {}
   void *allocate(int64_t bytes) override {
+    ++count;
     Result<void *> memory = device->allocate(bytes);
     return memory.ok() ? *memory : nullptr;
   }
   void release(void *memory) override { (void)device->release(memory); }
 
+  std::atomic<int64_t> count{0};
+
 private:
   std::shared_ptr<Device> device;
 };
-} // namespace
+} // namespace moira::runtime
 
 DeviceStep::DeviceStep(std::shared_ptr<const Program> givenProgram,
                        std::shared_ptr<Device> device,
                        std::shared_ptr<MemoryAccount> givenAccount,
-                       std::shared_ptr<BlockSource> source)
+                       std::shared_ptr<DeviceMemory> source)
     : program(std::move(givenProgram)), gpu(std::move(device)),
       account(std::move(givenAccount)), memory(std::move(source)),
       workspace(account, memory) {}
+
+std::shared_ptr<BlockSource> DeviceStep::source() const { return memory; }
+
+int64_t DeviceStep::takeAllocations() { return memory->count.exchange(0); }
 
 DeviceStep::~DeviceStep() {
   if (queue)

@@ -21,6 +21,8 @@
 
 namespace moira::runtime {
 
+class DeviceMemory;
+
 /// One queue of one device, for the steps of one session. One thread at a time.
 /// All that a step does goes into the queue in order; it is waited for at the
 /// step's end, and where generated code reads a number.
@@ -47,7 +49,9 @@ public:
   /// results.
   double seconds() const { return deviceSeconds; }
   /// Where memory of the device comes from.
-  const std::shared_ptr<BlockSource> &source() const { return memory; }
+  std::shared_ptr<BlockSource> source() const;
+  /// Blocks that it has given since the last call.
+  int64_t takeAllocations();
 
   /// Brings each parameter that has changed to the device. What the session
   /// has written there since, shadows, lasts until then.
@@ -89,7 +93,7 @@ private:
   DeviceStep(std::shared_ptr<const Program> program,
              std::shared_ptr<Device> device,
              std::shared_ptr<MemoryAccount> account,
-             std::shared_ptr<BlockSource> memory);
+             std::shared_ptr<DeviceMemory> memory);
   Status loadKernels();
   Result<std::shared_ptr<Module>> loadImage(int image);
   /// Storage of the device of at least `bytes` in `place`.
@@ -108,7 +112,7 @@ private:
   std::shared_ptr<const Program> program;
   std::shared_ptr<Device> gpu;
   std::shared_ptr<MemoryAccount> account;
-  std::shared_ptr<BlockSource> memory;
+  std::shared_ptr<DeviceMemory> memory;
   DeviceQueue queue = 0;
   Event begun = 0, ended = 0; ///< around a step's own work
   moira_device functions{};

@@ -273,7 +273,7 @@ Status Session::Impl::runStep(int entry, const std::vector<TensorView> &inputs,
     if (Status ended = device->end(step.recorder()); !ended.ok())
       step.fail(ended.code, ended.message);
     step.recorder().device(device->launches(), device->waits(),
-                           device->seconds());
+                           device->seconds(), device->takeAllocations());
   }
   noteTraffic();
   const StepRow &row = step.recorder().end(step.context()->error);

@@ -55,6 +55,7 @@ struct StepRow {
   int64_t waits = 0;     ///< for it, before the step's end
   /// Device time between the copies of inputs and those of results.
   double deviceSeconds = 0;
+  int64_t deviceAllocations = 0; ///< blocks since the step before
   double total = 0;      ///< seconds
   PartSeconds seconds{}; ///< outside of layers
   std::vector<LayerRow> layers;
@@ -124,7 +125,9 @@ public:
   /// Adds bytes to a layer's row.
   void moved(int64_t layer, int64_t bytesSent, int64_t bytesReceived);
   /// Says what the step had a device do.
-  void device(int64_t launches, int64_t waits, double seconds) {
+  void device(int64_t launches, int64_t waits, double seconds,
+              int64_t allocations) {
+    row.deviceAllocations = allocations;
     row.launches = launches;
     row.waits = waits;
     row.deviceSeconds = seconds;

@@ -62,6 +62,7 @@ struct TrainOptions {
   bool switchPlans = false;
   RankOptions grid;
   AdaptChoices adapt;
+  DeviceChoice device;
   /// Variants to compile to; nothing: one form of the program.
   std::optional<VariantOptions> variants;
   int threads = 0;
