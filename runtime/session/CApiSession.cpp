@@ -76,9 +76,9 @@ int32_t moira_session_create(moira_bundle *bundle,
     Result<std::unique_ptr<Session>> made = Session::create(*program, own);
     if (!made.ok())
       return made.status();
-    *session = new moira_session{
-        std::move(*made), value.ranks ? value.ranks->group : nullptr, *program,
-        device->second};
+    *session = new moira_session{std::move(*made),
+                                 value.ranks ? value.ranks->group : nullptr,
+                                 *program, device->second};
     return Status();
   });
 }
@@ -198,7 +198,8 @@ moira::runtime::readStep(const moira_session &owner, const char *entry,
   auto failed = [&](const Status &status) {
     return status.within(concat("entry '", *name, "'"));
   };
-  Result<std::vector<TensorView>> views = readInputs(inputs, inputCount, owner.gpu);
+  Result<std::vector<TensorView>> views =
+      readInputs(inputs, inputCount, owner.gpu);
   if (!views.ok())
     return failed(views.status());
   // The session would allocate all for an empty list. It knows best what to say
@@ -237,8 +238,8 @@ int32_t moira_session_invoke(moira_session *session, const char *entry,
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(session);
     Result<StepArguments> step =
-        readStep(*session, entry, inputs, input_count, results,
-                 result_count, /*withResiduals=*/true);
+        readStep(*session, entry, inputs, input_count, results, result_count,
+                 /*withResiduals=*/true);
     if (!step.ok())
       return session->refuse(step.status());
     return runInvoke(session, *step, results);
@@ -254,7 +255,8 @@ int32_t moira_session_predict_peak(moira_session *session, const char *entry,
     Result<std::string> name = entryName(*session->session, entry);
     if (!name.ok())
       return name.status();
-    Result<std::vector<TensorView>> views = readInputs(inputs, input_count, session->gpu);
+    Result<std::vector<TensorView>> views =
+        readInputs(inputs, input_count, session->gpu);
     if (!views.ok())
       return views.status();
     Result<int64_t> peak = session->session->predictPeak(*name, *views);

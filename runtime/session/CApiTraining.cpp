@@ -62,8 +62,8 @@ int32_t moira_session_forward(moira_session *session, const char *entry,
     MOIRA_REQUIRE(session);
     MOIRA_REQUIRE(residuals);
     Result<StepArguments> step =
-        readStep(*session, entry, inputs, input_count, results,
-                 result_count, /*withResiduals=*/false);
+        readStep(*session, entry, inputs, input_count, results, result_count,
+                 /*withResiduals=*/false);
     if (!step.ok())
       return session->refuse(step.status());
     auto handle = std::make_unique<moira_residuals>();

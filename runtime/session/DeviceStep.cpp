@@ -182,6 +182,7 @@ Status DeviceStep::copy(void *to, const void *from, int64_t bytes) {
 
 Status DeviceStep::read(void *to, const void *from, int64_t bytes) {
   ++waitCount;
+  noteHost();
   MOIRA_RETURN_IF_ERROR(gpu->copyOut(to, from, bytes, queue));
   return gpu->synchronize(queue);
 }
@@ -190,6 +191,7 @@ Status DeviceStep::write(void *to, const void *from, int64_t bytes) {
   if (bytes < 0)
     return Status(MOIRA_FAILED,
                   concat("write: expected 0 or more bytes, got ", bytes));
+  noteHost();
   if (bytes > int64_t(sizeof(int64_t)))
     return gpu->copyIn(to, from, bytes, queue);
   // The copy may be made much later.
@@ -209,6 +211,7 @@ Status DeviceStep::settle() {
                          "got ",
                          gpu->name()));
   ++waitCount;
+  noteHost();
   return gpu->synchronize(queue);
 }
 
@@ -322,6 +325,8 @@ Status DeviceStep::noteLoads(int64_t layer, int64_t experts,
   if (experts < 0)
     return Status(MOIRA_FAILED,
                   concat("loads: expected 0 or more experts, got ", experts));
+  if (captures)
+    return keepLoads(layer, experts, counts, sizes);
   loads.emplace_back();
   Loads &noted = loads.back();
   noted.layer = layer;

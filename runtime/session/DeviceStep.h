@@ -11,6 +11,7 @@
 #include "device/Device.h"
 #include "session/ParameterTable.h"
 #include "session/Program.h"
+#include "session/StepGraphs.h"
 
 #include "moira/device_abi.h"
 
@@ -22,6 +23,8 @@
 namespace moira::runtime {
 
 class DeviceMemory;
+class StepContext;
+struct ResultTensor;
 
 /// One queue of one device, for the steps of one session. One thread at a time.
 /// All that a step does goes into the queue in order; it is waited for at the
@@ -52,6 +55,22 @@ public:
   std::shared_ptr<BlockSource> source() const;
   /// Blocks that it has given since the last call.
   int64_t takeAllocations();
+
+  //===--- Graphs (session/StepGraphs.h) ----------------------------------===//
+
+  /// Between `begin` and the step's own code. True: all has been given out, and
+  /// the code is left out. `head` is what else the code depends on.
+  Result<bool> beginWork(const std::vector<int64_t> &head,
+                         const std::vector<TensorView> &inputs,
+                         const std::vector<moira_buffer> &buffers,
+                         const std::vector<ResultTensor> &results,
+                         StepContext &step);
+  /// After the step's own code.
+  Status endWork(bool failed);
+  /// A result has been placed.
+  void noteResult(int64_t index, const Shape &shape);
+
+  //===--- Steps ----------------------------------------------------------===//
 
   /// Brings each parameter that has changed to the device. What the session
   /// has written there since, shadows, lasts until then.
@@ -96,6 +115,15 @@ private:
              std::shared_ptr<DeviceMemory> memory);
   Status loadKernels();
   Result<std::shared_ptr<Module>> loadImage(int image);
+  std::vector<int64_t> keyOf(const std::vector<int64_t> &head,
+                             const std::vector<TensorView> &inputs,
+                             const std::vector<moira_buffer> &buffers,
+                             const std::vector<ResultTensor> &results);
+  /// The step is more than work of the device.
+  void noteHost();
+  Status keepLoads(int64_t layer, int64_t experts, const int32_t *counts,
+                   const int32_t *sizes);
+  Status readLoads();
   /// Storage of the device of at least `bytes` in `place`.
   Status grow(Storage &place, MemoryKind kind, int64_t bytes);
 
@@ -124,7 +152,10 @@ private:
   std::vector<uint64_t> versions; ///< of parameters there
   std::vector<Output> outputs;
   size_t outputCount = 0;
-  std::deque<Loads> loads; ///< does not move while copies are under way
+  StepGraphs graphs;
+  StepGraph *kept = nullptr; ///< of the step that runs
+  bool captures = false;     ///< what is queued goes into `kept`
+  std::deque<Loads> loads;   ///< does not move while copies are under way
   std::deque<int64_t> numbers;
   std::deque<std::vector<int32_t>> counts; ///< on their way
   std::unordered_map<const int32_t *, std::vector<int32_t>> matrices;

@@ -63,8 +63,8 @@ Result<TensorView> runtime::fromDlpack(const DLTensor *tensor, DLDevice gpu) {
   bool onDevice = there.device_type != kDLCPU;
   if (onDevice && (there.device_type != gpu.device_type ||
                    there.device_id != gpu.device_id)) {
-    std::string expected = concat("expected a tensor on the cpu (device type ",
-                                  int(kDLCPU), ")");
+    std::string expected =
+        concat("expected a tensor on the cpu (device type ", int(kDLCPU), ")");
     std::string got = concat(", got device type ", int(there.device_type));
     if (gpu.device_type != kDLCPU) {
       expected += concat(" or number ", gpu.device_id, " of device type ",

@@ -24,8 +24,9 @@ Result<TensorView> fromDlpack(const DLTensor *tensor,
 
 DLDataType dlpackType(DataType dtype);
 
-/// Hands out a result that the runtime allocated, on the CPU or `gpu`. Its deleter gives the memory
-/// back and may run on any thread, also after the session's end.
+/// Hands out a result that the runtime allocated, on the CPU or `gpu`. Its
+/// deleter gives the memory back and may run on any thread, also after the
+/// session's end.
 DLManagedTensor *toDlpack(ResultTensor result, DLDevice gpu = hostDevice);
 
 } // namespace moira::runtime

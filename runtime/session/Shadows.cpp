@@ -189,8 +189,10 @@ Status Shadows::start(int64_t layer) {
   move.lasting = plans.lastingTable(layer).data();
   for (int32_t unit : group->pending)
     for (int64_t row : group->parameters) {
-      Result<void *> held = slots ? Result<void *>(slots[row].data)
-                                  : parameters.write(static_cast<int>(row));
+      // Generated code reads them alone.
+      Result<void *> held =
+          slots ? Result<void *>(const_cast<void *>(slots[row].data))
+                : parameters.write(static_cast<int>(row));
       if (!held.ok())
         return held.status();
       move.parameter = static_cast<int32_t>(row);

@@ -173,6 +173,8 @@ void *StepContext::result(int64_t index, int64_t rank, const int64_t *shape) {
   }
   made[index] = true;
   ResultTensor &placed = (*results)[index];
+  if (gpu)
+    gpu->noteResult(index, placed.shape);
   if (!gpu || placed.onDevice)
     return placed.data;
   Result<void *> there = gpu->placeResult(

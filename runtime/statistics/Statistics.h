@@ -49,15 +49,15 @@ struct StepRow {
   int64_t step = 0; ///< 0, 1, ... in the session
   int32_t entry = 0;
   int32_t variant = 0;
-  int64_t rows = 0;      ///< dim 0 of the first input
-  int32_t error = 0;     ///< MOIRA_OK or a code
-  int64_t launches = 0;  ///< of kernels of a device
-  int64_t waits = 0;     ///< for it, before the step's end
+  int64_t rows = 0;     ///< dim 0 of the first input
+  int32_t error = 0;    ///< MOIRA_OK or a code
+  int64_t launches = 0; ///< of kernels of a device
+  int64_t waits = 0;    ///< for it, before the step's end
   /// Device time between the copies of inputs and those of results.
   double deviceSeconds = 0;
   int64_t deviceAllocations = 0; ///< blocks since the step before
-  double total = 0;      ///< seconds
-  PartSeconds seconds{}; ///< outside of layers
+  double total = 0;              ///< seconds
+  PartSeconds seconds{};         ///< outside of layers
   std::vector<LayerRow> layers;
 };
 

@@ -51,7 +51,8 @@ static Result<std::vector<char>> makeBytes(const MadeInput &input,
   bool isI64 = input.dtype == DataType::I64;
   if (input.dtype != DataType::I32 && !isI64)
     return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("input ", index, ": expected 'uniform' or 'repeat' of ",
+                  concat("input ", index,
+                         ": expected 'uniform' or 'repeat' of ",
                          name(input.dtype), ", got '", input.fill, "'"));
   std::vector<int32_t> values(count, int32_t(input.value));
   if (input.fill == "permutation") {
@@ -61,8 +62,9 @@ static Result<std::vector<char>> makeBytes(const MadeInput &input,
       std::swap(values[i], values[philox({uint32_t(i)}, key)[0] % (i + 1)]);
   } else if (input.fill != "even") {
     return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("input ", index, ": expected 'uniform', 'repeat', "
-                                          "'permutation' or 'even', got '",
+                  concat("input ", index,
+                         ": expected 'uniform', 'repeat', "
+                         "'permutation' or 'even', got '",
                          input.fill, "'"));
   }
   for (int64_t i = 0; i < count; ++i) {

@@ -55,8 +55,8 @@ static Result<Options> readOptions(int argc, char **argv) {
     std::string text;
     int seconds = 0;
     auto refuse = [&](const char *expected) {
-      return Status(MOIRA_INVALID_ARGUMENT, concat(argv[i], ": expected ",
-                                                   expected, ", got another"));
+      return Status(MOIRA_INVALID_ARGUMENT,
+                    concat(argv[i], ": expected ", expected, ", got another"));
     };
     if (readText(argv[i], "--device", options.device)) {
       if (options.device != "cuda" && options.device != "emulated")
@@ -83,9 +83,8 @@ static Result<Options> readOptions(int argc, char **argv) {
       places.push_back(argv[i]);
     }
   }
-  if (places.size() != 2 ||
-      (places[0] != "conformance" && places[0] != "measure" &&
-       places[0] != "device"))
+  if (places.size() != 2 || (places[0] != "conformance" &&
+                             places[0] != "measure" && places[0] != "device"))
     return Status(MOIRA_INVALID_ARGUMENT,
                   concat("expected conformance, measure or device, and a "
                          "folder, got ",
@@ -97,9 +96,8 @@ static Result<Options> readOptions(int argc, char **argv) {
 
 static void print(const nlohmann::ordered_json &line) {
   // Names come from files: they may be no Unicode.
-  std::puts(
-      line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-          .c_str());
+  std::puts(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                .c_str());
   std::fflush(stdout);
 }
 
@@ -141,18 +139,18 @@ static int checkAll(const Options &options, const Cases &cases) {
       outcome = checkCase(check, opener(options));
     }
     failures += outcome.state == "failed";
-    print({{"case", check.name},
-           {"arch", check.arch},
-           {"state", outcome.state},
-           {"detail", outcome.detail},
-           {"exact", check.exact},
-           {"elements", outcome.elements},
-           {"identical", outcome.identical},
-           {"max_relative_error", outcome.maxRelative},
-           {"launches", outcome.launches},
-           {"seconds", std::chrono::duration<double>(steady_clock::now() -
-                                                     begun)
-                           .count()}});
+    print(
+        {{"case", check.name},
+         {"arch", check.arch},
+         {"state", outcome.state},
+         {"detail", outcome.detail},
+         {"exact", check.exact},
+         {"elements", outcome.elements},
+         {"identical", outcome.identical},
+         {"max_relative_error", outcome.maxRelative},
+         {"launches", outcome.launches},
+         {"seconds",
+          std::chrono::duration<double>(steady_clock::now() - begun).count()}});
   }
   return failures;
 }
@@ -171,8 +169,8 @@ static int measureAll(const Options &options, const Cases &cases) {
       print(line);
       continue;
     }
-    auto timing = measureCase(measured, options.warmUps, options.runs,
-                              opener(options));
+    auto timing =
+        measureCase(measured, options.warmUps, options.runs, opener(options));
     if (!timing.ok()) {
       ++failures;
       line["error"] = timing.status().message;

@@ -29,8 +29,8 @@ llvm::Expected<Launch> Launch::read(const RankOptions &options) {
     return toError(environment.status());
   launch.environment = *environment;
   // Threads of one process may have a GPU each.
-  bool isThreads = options.communicator == "nccl" &&
-                   environment->launcher == Launcher::None;
+  bool isThreads =
+      options.communicator == "nccl" && environment->launcher == Launcher::None;
   launch.processes =
       environment->ranks > 1 || (options.communicator != "auto" && !isThreads);
   if (launch.processes && environment->launcher == Launcher::None)

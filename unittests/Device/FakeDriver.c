@@ -31,6 +31,7 @@ EXPORT unsigned fakeShared, fakeCluster, fakeProgrammatic;
 EXPORT int fakeAllocations, fakeStreams, fakeEvents, fakeModules, fakeContexts;
 EXPORT int fakeTensor[8];
 EXPORT int fakeCopies; /* between host and device */
+static int fakeCapturing;
 
 EXPORT int cuInit(unsigned flags) { return flags ? 1 : 0; }
 
@@ -113,6 +114,8 @@ EXPORT int cuStreamDestroy_v2(void *stream) {
 }
 
 EXPORT int cuStreamSynchronize(void *stream) {
+  if (fakeCapturing)
+    return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
   logged("cuStreamSynchronize", "");
   return stream ? 0 : 400;
 }
@@ -148,6 +151,58 @@ EXPORT int cuEventElapsedTime(float *milliseconds, void *first, void *second) {
   int from = *(int *)first, to = *(int *)second;
   *milliseconds = (float)(to - from);
   return from > 0 && to > 0 ? 0 : 400;
+}
+
+/* Of a stream that captures, launches of "scale" are kept instead of done, and
+ * copies are done at once: those that tests keep have nothing new to copy. */
+EXPORT int fakeCaptures, fakeGraphs, fakeGraphLaunches;
+static struct {
+  int32_t *values, factor;
+  unsigned count;
+} fakeKept[8];
+static int fakeKeptCount;
+
+EXPORT int cuStreamBeginCapture_v2(void *stream, int mode) {
+  logged("cuStreamBeginCapture", "");
+  ++fakeCaptures;
+  fakeKeptCount = 0;
+  fakeCapturing = 1;
+  return stream && mode == 1 ? 0 : 400;
+}
+
+/* A graph is the last thing that was kept. */
+EXPORT int cuStreamEndCapture(void *stream, void **graph) {
+  logged("cuStreamEndCapture", "");
+  fakeCapturing = 0;
+  *graph = &fakeKept;
+  return stream ? 0 : 400;
+}
+
+EXPORT int cuGraphInstantiateWithFlags(void **instance, void *graph,
+                                       unsigned long long flags) {
+  if (fakeFailures > 0) {
+    --fakeFailures;
+    return 2;
+  }
+  ++fakeGraphs;
+  *instance = graph;
+  return flags ? 1 : 0;
+}
+
+EXPORT int cuGraphDestroy(void *graph) { return graph ? 0 : 400; }
+
+EXPORT int cuGraphExecDestroy(void *instance) {
+  --fakeGraphs;
+  return instance ? 0 : 400;
+}
+
+EXPORT int cuGraphLaunch(void *instance, void *stream) {
+  logged("cuGraphLaunch", "");
+  ++fakeGraphLaunches;
+  for (int k = 0; k < fakeKeptCount; ++k)
+    for (unsigned i = 0; i < fakeKept[k].count; ++i)
+      fakeKept[k].values[i] *= fakeKept[k].factor;
+  return instance && stream ? 0 : 400;
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from,
@@ -238,6 +293,12 @@ EXPORT int cuLaunchKernelEx(const struct Config *config, void *function,
   }
   int32_t *values = *(int32_t **)parameters[0];
   int32_t factor = *(int32_t *)parameters[1];
+  if (fakeCapturing && fakeKeptCount < 8) {
+    fakeKept[fakeKeptCount].values = values;
+    fakeKept[fakeKeptCount].factor = factor;
+    fakeKept[fakeKeptCount++].count = config->grid[0] * config->block[0];
+    return 0;
+  }
   for (unsigned i = 0; i < config->grid[0] * config->block[0]; ++i)
     values[i] *= factor;
   return 0;

@@ -40,6 +40,19 @@ public:
   const std::string name;
 };
 
+class CudaGraph final : public Graph {
+public:
+  CudaGraph(const Driver &driver, void *context, void *instance)
+      : driver(driver), context(context), instance(instance) {}
+  ~CudaGraph() override {
+    driver.setContext(context);
+    driver.destroyInstance(instance);
+  }
+  const Driver driver;
+  void *const context;
+  void *const instance;
+};
+
 class CudaDevice final : public Device {
 public:
   explicit CudaDevice(const Driver &driver) : driver(driver) {}
@@ -68,6 +81,9 @@ public:
   Result<double> secondsBetween(Event first, Event second) override;
   Status record(Event event, DeviceQueue queue) override;
   Status wait(DeviceQueue queue, Event event) override;
+  Status beginCapture(DeviceQueue queue) override;
+  Result<std::shared_ptr<Graph>> endCapture(DeviceQueue queue) override;
+  Status launchGraph(const Graph &graph, DeviceQueue queue) override;
   Status copyIn(void *to, const void *from, int64_t bytes,
                 DeviceQueue queue) override;
   Status copyOut(void *to, const void *from, int64_t bytes,
@@ -201,6 +217,33 @@ Status CudaDevice::record(Event event, DeviceQueue queue) {
 Status CudaDevice::wait(DeviceQueue queue, Event event) {
   MOIRA_RETURN_IF_ERROR(enter());
   MOIRA_CUDA(waitEvent, cuStreamWaitEvent, pointer(queue), pointer(event), 0);
+  return Status();
+}
+
+Status CudaDevice::beginCapture(DeviceQueue queue) {
+  MOIRA_RETURN_IF_ERROR(enter());
+  MOIRA_CUDA(beginCapture, cuStreamBeginCapture, pointer(queue),
+             cuda::CaptureThreadLocal);
+  return Status();
+}
+
+Result<std::shared_ptr<Graph>> CudaDevice::endCapture(DeviceQueue queue) {
+  MOIRA_RETURN_IF_ERROR(enter());
+  void *graph = nullptr, *instance = nullptr;
+  MOIRA_CUDA(endCapture, cuStreamEndCapture, pointer(queue), &graph);
+  Status status = driver.check(driver.instantiateGraph(&instance, graph, 0),
+                               "cuGraphInstantiateWithFlags");
+  // The instance has copies of everything.
+  driver.destroyGraph(graph);
+  MOIRA_RETURN_IF_ERROR(status);
+  return std::shared_ptr<Graph>(
+      std::make_shared<CudaGraph>(driver, context, instance));
+}
+
+Status CudaDevice::launchGraph(const Graph &graph, DeviceQueue queue) {
+  MOIRA_RETURN_IF_ERROR(enter());
+  MOIRA_CUDA(launchGraph, cuGraphLaunch,
+             static_cast<const CudaGraph &>(graph).instance, pointer(queue));
   return Status();
 }
 

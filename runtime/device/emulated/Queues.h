@@ -30,6 +30,8 @@ public:
   /// Of the host's clock: how long the emulation took.
   Result<double> secondsBetween(Event first, Event second);
   Status wait(DeviceQueue queue, Event event);
+  Status beginCapture(DeviceQueue queue);
+  Result<std::vector<std::function<Status()>>> endCapture(DeviceQueue queue);
   Status push(DeviceQueue queue, std::function<Status()> work);
   Status synchronize(DeviceQueue queue);
 
@@ -43,6 +45,8 @@ private:
   struct State {
     std::deque<Item> items;
     Status failure; ///< the first one; later work is dropped
+    bool captures = false;
+    std::vector<std::function<Status()>> captured;
   };
   struct EventState {
     uint64_t recorded = 0, happened = 0;
