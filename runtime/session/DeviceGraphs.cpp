@@ -74,10 +74,12 @@ Result<bool> DeviceStep::beginWork(const std::vector<int64_t> &head,
     captures = true;
     return false;
   }
+  // As the step's code would; a failure is the step's.
+  moira_ctx *ctx = step.context();
   for (const StepGraph::Result &result : kept->results)
-    if (!step.result(result.index, int64_t(result.shape.size()),
-                     result.shape.data()))
-      return false; // the step says why
+    if (!ctx->api->result(ctx, result.index, int64_t(result.shape.size()),
+                          result.shape.data()))
+      return true;
   launchCount = kept->launches;
   MOIRA_RETURN_IF_ERROR(gpu->launchGraph(*kept->graph, queue));
   MOIRA_RETURN_IF_ERROR(readLoads());

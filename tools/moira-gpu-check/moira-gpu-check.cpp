@@ -19,16 +19,16 @@ using std::chrono::steady_clock;
 namespace {
 struct Options {
   std::string mode, folder, device = "cuda", checks = "bounds", only;
-  bool small = false;
+  bool small = false, graphs = false;
   int runs = 20, warmUps = 5;
   double seconds = 0; ///< after which no case begins; 0: never
 };
 } // namespace
 
 static const char usage[] =
-    "usage: moira-gpu-check conformance|measure|device FOLDER [--device=cuda|"
-    "emulated]\n         [--check=LIST] [--small] [--only=NAME] [--runs=N] "
-    "[--warm-ups=N] [--seconds=S]\n";
+    "usage: moira-gpu-check conformance|measure|device FOLDER\n"
+    "         [--device=cuda|emulated] [--check=LIST] [--small] [--graphs]\n"
+    "         [--only=NAME] [--runs=N] [--warm-ups=N] [--seconds=S]\n";
 
 /// Whether an argument is `--name=`, whose value follows.
 static bool readText(const char *argument, const char *name,
@@ -77,6 +77,8 @@ static Result<Options> readOptions(int argc, char **argv) {
       options.seconds = seconds;
     } else if (!strcmp(argv[i], "--small")) {
       options.small = true;
+    } else if (!strcmp(argv[i], "--graphs")) {
+      options.graphs = true;
     } else if (!readText(argv[i], "--only", options.only)) {
       if (argv[i][0] == '-')
         return refuse("an option");
@@ -108,13 +110,16 @@ static OpenDevice opener(const Options &options) {
       EmulatedOptions emulated;
       (void)emulator::parseChecks(options.checks, emulated.checks);
       emulated.architecture = arch == "sm_80" ? 80 : 90;
-      return std::shared_ptr<Device>(openEmulated(emulated));
+      std::shared_ptr<Device> device = openEmulated(emulated);
+      device->keepGraphs(options.graphs);
+      return device;
     }
     if (!*opened) {
       auto device = openCuda();
       if (!device.ok())
         return device.status();
       *opened = std::shared_ptr<Device>(std::move(*device));
+      (*opened)->keepGraphs(options.graphs);
     }
     return *opened;
   };

@@ -125,17 +125,21 @@ def sanitize(device, deadline, results):
 
 def measure(device, deadline, results):
     print("== times", flush=True)
-    runs = ["--runs=2", "--warm-ups=1"] if device == "emulated" else []
+    # A step is a graph from its fourth time on.
+    runs = ["--runs=2", "--warm-ups=3"] if device == "emulated" else []
     results["clocks_before"] = clocks()
-    found, error, code = runner("measure", device, deadline.left(100),
-                                f"--seconds={deadline.left(80)}", *runs)
+    good = True
+    for key, options in (("measured", []), ("measured_as_graphs",
+                                            ["--graphs"])):
+        found, error, code = runner("measure", device, deadline.left(70),
+                                    f"--seconds={deadline.left(50)}", *runs,
+                                    *options)
+        results[key] = found
+        print(*options, *map(json.dumps, found), *[error] * bool(error),
+              sep="\n", flush=True)
+        good &= code == 0
     results["clocks_after"] = clocks()
-    results["measured"] = found
-    for line in found:
-        print(json.dumps(line), flush=True)
-    if error:
-        print(error, flush=True)
-    return code == 0
+    return good
 
 
 def peers(device, deadline, results, wanted):
@@ -187,15 +191,15 @@ def table(results):
             f"{results['date']}", "",
             "Medians of CUDA events around a step's kernels. Conformance: "
             f"{results['conformance_counts']}.", "",
-            "| program | T, d, n, E, K | moira | " + " | ".join(names) + " |",
-            "| --- | --- | --- |" + " --- |" * len(names)]
-    if not names:
-        rows[-2], rows[-1] = rows[-2][:-4] + "|", rows[-1]
-        rows[-2] = "| program | T, d, n, E, K | moira |"
+            "".join(f"| {head} " for head in ["program", "T, d, n, E, K",
+                                              "moira", "moira, a graph",
+                                              *names]) + "|",
+            "| --- | --- | --- | --- |" + " --- |" * len(names)]
+    graphs = {line["measured"]: line for line in results["measured_as_graphs"]}
     for line in results["measured"]:
         name = line["measured"]
         shape = ", ".join(map(str, shapes.get(name, ()))) or "-"
-        cells = [cell(line)] + [cell(by_peer.get(name, {}).get(peer))
+        cells = [cell(line), cell(graphs.get(name))] + [cell(by_peer.get(name, {}).get(peer))
                                 for peer in names]
         rows.append(f"| {name} | {shape} | " + " | ".join(cells) + " |")
     for peer, reason in sorted({(line["peer"], line["skipped"])
