@@ -80,7 +80,8 @@ class DeviceTest(unittest.TestCase):
         session = self.session(device="emulated")
         x = session(buffer(range(8), (2, 4)), buffer([0] * 8, (2, 4)),
                     returns="moira")
-        for device, found in (((12, 1), "number 1 of device type 12"),
+        for device, found in (((2, 0), "number 0 of device type 2"),
+                              ((12, 1), "number 1 of device type 12"),
                               ((4, 0), "got device type 4")):
             with self.assertRaisesRegex(moira.MoiraError, found):
                 session.invoke(Exporter(x, device=device), x)
