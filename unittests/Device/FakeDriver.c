@@ -155,7 +155,7 @@ EXPORT int cuEventElapsedTime(float *milliseconds, void *first, void *second) {
 
 /* Of a stream that captures, launches of "scale" are kept instead of done, and
  * copies are done at once: those that tests keep have nothing new to copy. */
-EXPORT int fakeCaptures, fakeGraphs, fakeGraphLaunches;
+EXPORT int fakeCaptures, fakeGraphs, fakeGraphLaunches, fakeGraphFailures;
 static struct {
   int32_t *values, factor;
   unsigned count;
@@ -180,8 +180,8 @@ EXPORT int cuStreamEndCapture(void *stream, void **graph) {
 
 EXPORT int cuGraphInstantiateWithFlags(void **instance, void *graph,
                                        unsigned long long flags) {
-  if (fakeFailures > 0) {
-    --fakeFailures;
+  if (fakeGraphFailures > 0) {
+    --fakeGraphFailures;
     return 2;
   }
   ++fakeGraphs;

@@ -102,7 +102,7 @@ TEST_F(GraphTest, knowsOtherSteps) {
 TEST_F(GraphTest, namesTheCallThatFails) {
   ASSERT_OK(run(3, 3));
   ASSERT_OK(run(3, 3));
-  fakeNumber("fakeFailures") = 1;
+  fakeNumber("fakeGraphFailures") = 1;
   EXPECT_ERROR(run(3, 3), MOIRA_OUT_OF_MEMORY,
                "entry 'main': cuGraphInstantiateWithFlags: "
                "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory");
