@@ -5,6 +5,7 @@
 #define MOIRA_TOOLS_MOIRA_TRAIN_OPTIONS_H
 
 #include "support/Adapt.h"
+#include "support/Devices.h"
 #include "support/RankOptions.h"
 
 #include "moira/JIT/Variants.h"
