@@ -51,6 +51,11 @@ config.substitutions += [
     ("%llvm_tools", config.llvm_tools_dir),
 ]
 
+# The library that stands in for NCCL is built where NCCL's header is.
+if os.path.exists(os.path.join(config.moira_lib_dir,
+                               "libmoira_nccl_standin.so")):
+    config.available_features.add("nccl")
+
 if platform.machine() in ("x86_64", "AMD64"):
     config.available_features.add("x86")
 

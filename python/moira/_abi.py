@@ -62,6 +62,8 @@ class DLManagedTensorVersioned(Structure):
 
 
 CPU = 1  # kDLCPU
+CUDA = 2  # kDLCUDA
+EXTERNAL = 12  # kDLExtDev, the emulated device
 READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
 
 # (code, bits) of DLPack by name; kDLInt 0, kDLUInt 1, kDLFloat 2, kDLBfloat 4,
@@ -96,7 +98,8 @@ class TensorInfo(Sized):
 class SessionOptions(Sized):
     _fields_ = [("struct_size", c_uint32), ("threads", c_int32),
                 ("memory_limit", c_int64), ("statistics_steps", c_int32),
-                ("log_level", c_int32), ("ranks", c_void_p)]
+                ("log_level", c_int32), ("ranks", c_void_p),
+                ("device", c_char_p)]
 
 
 class PlanOptions(Sized):

@@ -26,13 +26,14 @@ class View:
 
     __slots__ = ("tensor", "keep", "framework")
 
-    def __init__(self, pointer, dtype, shape, keep, framework):
+    def __init__(self, pointer, dtype, shape, keep, framework,
+                 device=(_abi.CPU, 0)):
         count = len(shape)
         dims = (ctypes.c_int64 * count)(*shape)
         code, bits = (_abi.DLPACK_TYPES[dtype] if isinstance(dtype, str)
                       else dtype)
         self.tensor = DLTensor(
-            pointer, _abi.DLDevice(_abi.CPU, 0), count,
+            pointer, _abi.DLDevice(*device), count,
             _abi.DLDataType(code, bits, 1), dims, None, 0)
         self.keep = (keep, dims)
         self.framework = framework
@@ -85,10 +86,16 @@ def is_numpy(array):
 
 
 def _from_torch(tensor, what, policy, writable):
-    if tensor.device.type != "cpu":
-        raise invalid(f"{what}: expected a tensor on the cpu, got one on "
-                      f"{tensor.device}")
     torch = sys.modules["torch"]
+    if tensor.device.type == "cpu":
+        device = (_abi.CPU, 0)
+    elif tensor.device.type == "cuda":
+        device = (_abi.CUDA, tensor.device.index)
+        # The session has a queue of its own, which waits for nobody's stream.
+        torch.cuda.current_stream(tensor.device).synchronize()
+    else:
+        raise invalid(f"{what}: expected a tensor on the cpu or a cuda device, "
+                      f"got one on {tensor.device}")
     dtype = _TORCH_NAMES.get(str(tensor.dtype).partition(".")[2])
     if dtype is None or tensor.layout is not torch.strided:
         raise invalid(f"{what}: expected a dense tensor of {TYPES}, got "
@@ -104,7 +111,8 @@ def _from_torch(tensor, what, policy, writable):
                           f"write to, but {why}")
         report_copy(what, why, policy)
         tensor = tensor.resolve_neg().contiguous()
-    return View(tensor.data_ptr(), dtype, tuple(tensor.shape), tensor, "torch")
+    return View(tensor.data_ptr(), dtype, tuple(tensor.shape), tensor, "torch",
+                device)
 
 
 # numpy builds the name of a type anew every time.
@@ -176,13 +184,16 @@ _is_valid.restype = ctypes.c_int
 _is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def _open_capsule(array):
+def _open_capsule(array, device):
     """The capsule of an array and its DLTensor, read-only or not. The capsule
     stays whole, so its own destructor gives the array back."""
+    # Of CUDA: the array is ready for the legacy default stream, that is, when
+    # all that was given out before has ended.
+    stream = {"stream": 1} if device[0] == _abi.CUDA else {}
     try:
-        capsule = array.__dlpack__(max_version=(1, 0))
+        capsule = array.__dlpack__(max_version=(1, 0), **stream)
     except TypeError:  # of before DLPack 1
-        capsule = array.__dlpack__()
+        capsule = array.__dlpack__(**stream)
     if _is_valid(capsule, b"dltensor_versioned"):
         managed = _abi.DLManagedTensorVersioned.from_address(
             _get_pointer(capsule, b"dltensor_versioned"))
@@ -219,12 +230,13 @@ def _gather(tensor, pointer):
 
 
 def _from_dlpack(array, what, policy, writable):
-    device = array.__dlpack_device__()
-    if int(device[0]) != _abi.CPU:
+    device = tuple(map(int, array.__dlpack_device__()))
+    if device[0] not in (_abi.CPU, _abi.CUDA, _abi.EXTERNAL):
         raise invalid(f"{what}: expected an array on the cpu (device type "
-                      f"{_abi.CPU}), got device type {int(device[0])}")
+                      f"{_abi.CPU}) or a session's GPU, got device type "
+                      f"{device[0]}")
     try:
-        capsule, tensor, read_only = _open_capsule(array)
+        capsule, tensor, read_only = _open_capsule(array, device)
     except (BufferError, ValueError) as error:
         raise invalid(f"{what}: expected an array that dlpack can show: "
                       f"{error}") from error
@@ -242,12 +254,15 @@ def _from_dlpack(array, what, policy, writable):
     if writable and (why or read_only):
         raise invalid(f"{what}: expected a compact row-major array to write "
                       f"to, but {why or 'it is read-only'}")
+    if why and device[0] != _abi.CPU:
+        raise invalid(f"{what}: expected a compact row-major array on a GPU, "
+                      f"but {why}")
     if why:
         report_copy(what, why, policy)
         keep = _gather(tensor, pointer)
         pointer = ctypes.addressof(keep)
     return View(pointer, dtype, tuple(tensor.shape[:tensor.ndim]), keep,
-                "dlpack")
+                "dlpack", device)
 
 
 def view(array, what, policy="warn", writable=False):

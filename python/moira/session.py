@@ -31,7 +31,7 @@ class Session(Adapting, Handle):
     def __init__(self, bundle: Bundle, *, threads: int = 0,
                  memory_limit: int = 0, statistics_steps: int = 256,
                  log_level: Union[int, str] = 0, copies: str = "warn",
-                 ranks: Optional[Ranks] = None):
+                 ranks: Optional[Ranks] = None, device: str = "cpu"):
         """
         Args:
             bundle: the program; it may be closed afterwards.
@@ -46,9 +46,14 @@ class Session(Adapting, Handle):
             ranks: the place in a group that steps run with; it may be closed
                 afterwards. Sessions that share one take turns, and all ranks
                 run their steps in the same order.
+            device: of a program for a GPU, "cuda", "cuda:N", "emulated" or
+                "emulated:80". Inputs and results of steps may be arrays of
+                that GPU; none is copied, and results are there where an input
+                is.
 
         Raises:
-            MoiraError: OUT_OF_MEMORY where the parameters alone pass the limit.
+            MoiraError: UNAVAILABLE without such a device or a program for it,
+                OUT_OF_MEMORY where the parameters alone pass the limit.
         """
         if copies not in ("warn", "allow", "refuse"):
             raise invalid("copies: expected 'warn', 'allow' or 'refuse', got "
@@ -59,7 +64,8 @@ class Session(Adapting, Handle):
                           f"'debug' or 0 to 3, got {log_level!r}")
         options = _abi.SessionOptions(
             threads=threads, memory_limit=memory_limit,
-            statistics_steps=statistics_steps or -1, log_level=level)
+            statistics_steps=statistics_steps or -1, log_level=level,
+            device=encode(device))
         pointer = ctypes.c_void_p()
         if len(bundle.grids) > 1:
             bundle = bundle.for_ranks(ranks.ranks if ranks else 1)

@@ -42,11 +42,13 @@ class Tensor:
         shape: a tuple of sizes.
         dtype: "f32", "f64", "f16", "bf16", "i1", "i8", "i32" or "i64".
         nbytes: the size of the memory.
+        device: (device type, number) as DLPack has them.
     """
 
     def __init__(self, managed):
         tensor = managed.contents.dl_tensor
         self._managed = managed
+        self.device = (tensor.device.device_type, tensor.device.device_id)
         self._deleter = _DELETER(managed.contents.deleter)
         self._pointer = (tensor.data or 0) + tensor.byte_offset
         self.shape = tuple(tensor.shape[:tensor.ndim])
@@ -66,7 +68,8 @@ class Tensor:
                 f"[{', '.join(map(str, self.shape))}])")
 
     def memory(self):
-        """A writable memoryview of the bytes."""
+        """A writable memoryview of the bytes, of a tensor on the cpu."""
+        self._require_host()
         if self.nbytes == 0:
             return memoryview(bytearray())
         return memoryview(_block(self, self.nbytes)).cast("B")
@@ -76,6 +79,7 @@ class Tensor:
 
         bf16 needs the package ml_dtypes; else MoiraError INVALID_ARGUMENT.
         """
+        self._require_host()
         numpy = importlib.import_module("numpy")
         if self.dtype == "bf16":
             try:
@@ -93,6 +97,9 @@ class Tensor:
     def torch(self):
         """A torch tensor of the same memory."""
         torch = importlib.import_module("torch")
+        if self.device[0] == _abi.CUDA:
+            return torch.from_dlpack(self)
+        self._require_host()
         dtype = getattr(torch, _TORCH_OF[self.dtype])
         if self.nbytes == 0:
             return torch.empty(self.shape, dtype=dtype)
@@ -121,16 +128,24 @@ class Tensor:
             return array.astype(dtype or array.dtype)
         return array
 
+    def _require_host(self):
+        if self.device[0] != _abi.CPU:
+            raise invalid("expected a tensor on the cpu, got one on device "
+                          f"{self.device}; DLPack shows it")
+
     def __dlpack_device__(self):
-        return (_abi.CPU, 0)
+        return self.device
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None,
                    copy=None):
-        if stream is not None:
+        # A step has ended when its results are handed out: any stream may
+        # read them.
+        if stream is not None and self.device[0] == _abi.CPU:
             raise BufferError("expected no stream for a tensor on the cpu")
-        if dl_device is not None and tuple(map(int, dl_device)) != (_abi.CPU,
-                                                                    0):
-            raise BufferError(f"expected a tensor on the cpu, not on device "
+        if dl_device is not None and tuple(map(int, dl_device)) != self.device:
+            where = ("the cpu" if self.device[0] == _abi.CPU
+                     else f"device {self.device}")
+            raise BufferError(f"expected a tensor on {where}, not on device "
                               f"{tuple(dl_device)}")
         if copy:
             raise BufferError("expected an export without a copy")
@@ -210,7 +225,8 @@ def _export(tensor, versioned):
     # Older readers do not know that none means compact.
     steps = (ctypes.c_int64 * len(strides))(*strides)
     code, bits = _abi.DLPACK_TYPES[tensor.dtype]
-    plain = _abi.DLTensor(tensor._pointer, _abi.DLDevice(_abi.CPU, 0),
+    device = _abi.DLDevice(*getattr(tensor, "device", (_abi.CPU, 0)))
+    plain = _abi.DLTensor(tensor._pointer, device,
                           len(dims), _abi.DLDataType(code, bits, 1), dims,
                           steps, 0)
     if versioned:

@@ -59,6 +59,7 @@ class Exporter:
         from moira import _abi, _inputs
         if self.old and options:
             raise TypeError("got an unexpected keyword argument")
+        options.pop("stream", None)  # for an array that says it is elsewhere
         capsule = self.tensor.__dlpack__(**options)
         if self.changes:
             name = (b"dltensor_versioned" if options else b"dltensor")

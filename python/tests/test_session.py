@@ -168,8 +168,11 @@ class Dlpack(Case):
         x = self.run_step()
         for array, text in (
                 (Exporter(x, device=(2, 0)),
-                 "expected an array on the cpu (device type 1), got device "
+                 "expected a tensor on the cpu (device type 1), got device "
                  "type 2"),
+                (Exporter(x, device=(4, 0)),
+                 "expected an array on the cpu (device type 1) or a session's "
+                 "GPU, got device type 4"),
                 (Exporter(x, code=5), "got dlpack code 5 with 32 bits and 1"),
                 (Exporter(x, lanes=2), "and 2 lanes"),
                 (Exporter(x, major=2), "expected version 1 of dlpack, got 2")):

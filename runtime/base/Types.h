@@ -50,6 +50,8 @@ struct TensorView {
   DataType dtype = DataType::F32;
   Shape shape;
   const void *data = nullptr;
+  /// `data` is an address of the GPU that the session runs on.
+  bool onDevice = false;
 };
 
 } // namespace moira::runtime

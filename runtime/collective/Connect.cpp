@@ -9,6 +9,7 @@
 #include "collective/tcp/TcpTransport.h"
 
 #include <cstdlib>
+#include <thread>
 
 using namespace moira;
 using namespace moira::runtime;
@@ -52,6 +53,32 @@ connectTcp(const Environment &environment, const ConnectOptions &options) {
   if (!opened.ok())
     return opened.status();
   return std::unique_ptr<Transport>(std::move(*opened));
+}
+
+Result<std::vector<std::unique_ptr<Transport>>>
+moira::runtime::connectThreads(int ranks, const ConnectOptions &options) {
+  std::vector<std::unique_ptr<Transport>> ends = makeInProcess(ranks);
+  if (options.transport != "nccl")
+    return ends;
+  // NCCL begins where all ranks are there, so each has a thread.
+  std::vector<Status> outcomes(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      NcclOptions nccl;
+      nccl.device = rank;
+      nccl.connectSeconds = options.seconds;
+      auto opened = openNccl(std::move(ends[rank]), nccl);
+      if (opened.ok())
+        ends[rank] = std::move(*opened);
+      outcomes[rank] = opened.status();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const Status &outcome : outcomes)
+    if (!outcome.ok())
+      return outcome;
+  return ends;
 }
 
 Result<std::unique_ptr<Transport>>

@@ -10,6 +10,7 @@
 #include "collective/Transport.h"
 
 #include <memory>
+#include <vector>
 
 namespace moira::runtime {
 
@@ -29,6 +30,12 @@ struct ConnectOptions {
 Result<std::unique_ptr<Transport>>
 connectRanks(const Environment &environment,
              const ConnectOptions &options = {});
+
+/// The ends of ranks that are threads of this process: messages in memory of
+/// the host, or, where `options` names the transport "nccl", over the GPUs of
+/// the ranks' numbers.
+Result<std::vector<std::unique_ptr<Transport>>>
+connectThreads(int ranks, const ConnectOptions &options = {});
 
 } // namespace moira::runtime
 

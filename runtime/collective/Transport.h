@@ -31,7 +31,7 @@ struct Batch {
   std::vector<Message> receives;
 };
 
-/// Where the memory of a message must lie.
+/// Where the memory of a message may lie: on the host alone, or on a GPU too.
 enum class MemorySpace { Host, Device };
 
 /// Why a step ends on all ranks.

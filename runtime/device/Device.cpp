@@ -7,4 +7,5 @@ using namespace moira::runtime;
 
 Device::~Device() = default;
 Module::~Module() = default;
+Graph::~Graph() = default;
 Kernel::~Kernel() = default;

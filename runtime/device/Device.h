@@ -14,6 +14,7 @@
 #include "base/Status.h"
 #include "emulator/Report.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -76,6 +77,12 @@ public:
   virtual ~Kernel();
 };
 
+/// Work of a queue that was kept, to be given out again as one.
+class Graph {
+public:
+  virtual ~Graph();
+};
+
 class Device {
 public:
   virtual ~Device();
@@ -103,12 +110,27 @@ public:
   virtual Status synchronize(DeviceQueue queue) = 0;
 
   virtual Result<Event> createEvent() = 0;
+  /// An event that knows when it happened, for `secondsBetween`.
+  virtual Result<Event> createTimedEvent() = 0;
   virtual Status destroyEvent(Event event) = 0;
+  /// Device time from one timed event to another; both have happened.
+  virtual Result<double> secondsBetween(Event first, Event second) = 0;
   /// `event` happens when what is in `queue` now has ended.
   virtual Status record(Event event, DeviceQueue queue) = 0;
   /// What is queued from now on waits for the event as last recorded; for one
   /// that never was, for nothing.
   virtual Status wait(DeviceQueue queue, Event event) = 0;
+
+  /// Whether sessions keep steps that repeat as graphs; false at first.
+  bool keepsGraphs() const { return graphsAreKept; }
+  void keepGraphs(bool keep) { graphsAreKept = keep; }
+  /// What is queued from now on is kept instead of done: copies within the
+  /// device, fills and launches, whose addresses stay valid as long as the
+  /// graph. Waiting for the queue is an error until `endCapture`.
+  virtual Status beginCapture(DeviceQueue queue) = 0;
+  /// Also where something failed since `beginCapture`, which makes this fail.
+  virtual Result<std::shared_ptr<Graph>> endCapture(DeviceQueue queue) = 0;
+  virtual Status launchGraph(const Graph &graph, DeviceQueue queue) = 0;
 
   /// Host memory must stay until the copy has ended.
   virtual Status copyIn(void *to, const void *from, int64_t bytes,
@@ -130,6 +152,9 @@ public:
                         const std::vector<KernelArgument> &arguments,
                         DeviceQueue queue) = 0;
   virtual Result<EncodedTensor> encode(const TensorBox &box) = 0;
+
+private:
+  std::atomic<bool> graphsAreKept{false};
 };
 
 /// The first GPU of this machine through the driver's library, `file` or

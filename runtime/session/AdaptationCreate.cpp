@@ -295,8 +295,6 @@ Adaptation::create(const Manifest &manifest, int entry,
   }
   made->wanted.selection.joint =
       spec.layers.size() > 1 || options.selection.lag == 0;
-  if (manifest.device)
-    made->wanted.maxShadows = 0; // they are sent to memory of the host
   MOIRA_RETURN_IF_ERROR(made->makeSpace());
   MOIRA_RETURN_IF_ERROR(made->makeDeciders());
   return made;

@@ -52,8 +52,8 @@ int32_t moira_queue_invoke(moira_queue *queue, moira_session *session,
     MOIRA_REQUIRE(queue);
     MOIRA_REQUIRE(session);
     Result<StepArguments> read =
-        readStep(*session->session, entry, inputs, input_count, results,
-                 result_count, /*withResiduals=*/true);
+        readStep(*session, entry, inputs, input_count, results, result_count,
+                 /*withResiduals=*/true);
     if (!read.ok() && !session->hasOthers())
       return read.status();
     if (!read.ok()) {

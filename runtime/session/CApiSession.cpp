@@ -3,9 +3,9 @@
 //
 // moira/runtime.h: sessions.
 
+#include "device/Device.h"
 #include "io/CheckpointSource.h"
 #include "session/CApiSupport.h"
-#include "session/Dlpack.h"
 
 using namespace moira;
 using namespace moira::runtime;
@@ -24,6 +24,37 @@ static SessionOptions toOptions(const moira_session_options &value) {
   return options;
 }
 
+/// The device that an option names, and what tensors there say of it.
+static Result<std::pair<std::shared_ptr<Device>, DLDevice>>
+openDevice(const char *name) {
+  std::pair<std::shared_ptr<Device>, DLDevice> opened = {nullptr, hostDevice};
+  std::string_view text = name ? name : "cpu";
+  if (text == "cpu")
+    return opened;
+  if (text == "emulated" || text == "emulated:80") {
+    EmulatedOptions options;
+    options.architecture = text == "emulated" ? 90 : 80;
+    opened.first = openEmulated(options);
+    opened.second = {kDLExtDev, 0};
+    return opened;
+  }
+  int ordinal = text == "cuda" ? 0 : -1;
+  if (text.substr(0, 5) == "cuda:" && text.size() > 5 && text.size() < 9 &&
+      text.find_first_not_of("0123456789", 5) == text.npos)
+    ordinal = std::stoi(std::string(text.substr(5)));
+  if (ordinal < 0)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("device: expected 'cpu', 'cuda', 'cuda:N', 'emulated' "
+                         "or 'emulated:80', got '",
+                         text, "'"));
+  Result<std::unique_ptr<Device>> device = openCuda(ordinal);
+  if (!device.ok())
+    return device.status();
+  opened.first = std::move(*device);
+  opened.second = {kDLCUDA, ordinal};
+  return opened;
+}
+
 int32_t moira_session_create(moira_bundle *bundle,
                              const moira_session_options *options,
                              moira_session **session) {
@@ -37,12 +68,17 @@ int32_t moira_session_create(moira_bundle *bundle,
         bundle->grids->forRanks(value.ranks ? value.ranks->group->ranks() : 1);
     if (!program.ok())
       return program.status();
-    Result<std::unique_ptr<Session>> made =
-        Session::create(*program, toOptions(value));
+    auto device = openDevice(value.device);
+    if (!device.ok())
+      return device.status();
+    SessionOptions own = toOptions(value);
+    own.device = device->first;
+    Result<std::unique_ptr<Session>> made = Session::create(*program, own);
     if (!made.ok())
       return made.status();
-    *session = new moira_session{
-        std::move(*made), value.ranks ? value.ranks->group : nullptr, *program};
+    *session = new moira_session{std::move(*made),
+                                 value.ranks ? value.ranks->group : nullptr,
+                                 *program, device->second};
     return Status();
   });
 }
@@ -151,17 +187,19 @@ int32_t moira_session_set_layer_plan(moira_session *session, int64_t layer,
 }
 
 Result<StepArguments>
-moira::runtime::readStep(const Session &session, const char *entry,
+moira::runtime::readStep(const moira_session &owner, const char *entry,
                          const DLTensor *const *inputs, int32_t inputCount,
                          DLManagedTensor **results, int32_t resultCount,
                          bool withResiduals) {
+  const Session &session = *owner.session;
   Result<std::string> name = entryName(session, entry);
   if (!name.ok())
     return name.status();
   auto failed = [&](const Status &status) {
     return status.within(concat("entry '", *name, "'"));
   };
-  Result<std::vector<TensorView>> views = readInputs(inputs, inputCount);
+  Result<std::vector<TensorView>> views =
+      readInputs(inputs, inputCount, owner.gpu);
   if (!views.ok())
     return failed(views.status());
   // The session would allocate all for an empty list. It knows best what to say
@@ -177,7 +215,8 @@ moira::runtime::readStep(const Session &session, const char *entry,
           Status(MOIRA_INVALID_ARGUMENT,
                  concat("expected ", wanted, " results, got ", resultCount)));
   }
-  Result<std::vector<ResultTensor>> tensors = readResults(results, resultCount);
+  Result<std::vector<ResultTensor>> tensors =
+      readResults(results, resultCount, owner.gpu, *views);
   if (!tensors.ok())
     return failed(tensors.status());
   return StepArguments{std::move(*name), std::move(*views),
@@ -189,7 +228,7 @@ Status moira::runtime::runInvoke(moira_session *session, StepArguments &step,
   auto turn = session->turn();
   MOIRA_RETURN_IF_ERROR(
       session->session->invoke(step.entry, step.inputs, step.results));
-  handOut(std::move(step.results), results);
+  handOut(std::move(step.results), results, session->gpu);
   return Status();
 }
 
@@ -199,8 +238,8 @@ int32_t moira_session_invoke(moira_session *session, const char *entry,
   return guarded([&]() -> Status {
     MOIRA_REQUIRE(session);
     Result<StepArguments> step =
-        readStep(*session->session, entry, inputs, input_count, results,
-                 result_count, /*withResiduals=*/true);
+        readStep(*session, entry, inputs, input_count, results, result_count,
+                 /*withResiduals=*/true);
     if (!step.ok())
       return session->refuse(step.status());
     return runInvoke(session, *step, results);
@@ -216,7 +255,8 @@ int32_t moira_session_predict_peak(moira_session *session, const char *entry,
     Result<std::string> name = entryName(*session->session, entry);
     if (!name.ok())
       return name.status();
-    Result<std::vector<TensorView>> views = readInputs(inputs, input_count);
+    Result<std::vector<TensorView>> views =
+        readInputs(inputs, input_count, session->gpu);
     if (!views.ok())
       return views.status();
     Result<int64_t> peak = session->session->predictPeak(*name, *views);

@@ -7,6 +7,7 @@
 #define MOIRA_RUNTIME_SESSION_CAPISUPPORT_H
 
 #include "session/BundleGrids.h"
+#include "session/Dlpack.h"
 #include "session/Handles.h"
 #include "session/RankGroup.h"
 
@@ -30,6 +31,8 @@ struct moira_session {
   std::unique_ptr<moira::runtime::Session> session;
   std::shared_ptr<moira::runtime::RankGroup> group; ///< null: one rank
   std::shared_ptr<const moira::runtime::Program> program;
+  /// What tensors on the session's GPU say of it.
+  DLDevice gpu = moira::runtime::hostDevice;
 
   /// Held by what runs with other ranks: sessions of one group take turns.
   std::unique_lock<std::mutex> turn() const {
@@ -55,14 +58,17 @@ struct moira_statistics {
 
 namespace moira::runtime {
 
-/// The caller's inputs, which must not be null.
+/// The caller's inputs, which must not be null, on the host or `gpu`.
 Result<std::vector<TensorView>> readInputs(const DLTensor *const *inputs,
-                                           int32_t count);
+                                           int32_t count,
+                                           DLDevice gpu = hostDevice);
 /// The name of the entry to run; NULL stands for the only one.
 Result<std::string> entryName(const Session &session, const char *entry);
-/// The caller's tensors; an element without data is for the runtime to fill.
-Result<std::vector<ResultTensor>> readResults(DLManagedTensor **results,
-                                              int32_t count);
+/// The caller's tensors; an element without data is for the runtime to fill, on
+/// the GPU where one of `inputs` is there.
+Result<std::vector<ResultTensor>>
+readResults(DLManagedTensor **results, int32_t count, DLDevice gpu,
+            const std::vector<TensorView> &inputs);
 /// What a call that runs a step was given, checked as far as the manifest
 /// tells.
 struct StepArguments {
@@ -71,7 +77,7 @@ struct StepArguments {
   std::vector<ResultTensor> results;
 };
 /// `results` are all of the entry's, or without those that are residuals.
-Result<StepArguments> readStep(const Session &session, const char *entry,
+Result<StepArguments> readStep(const moira_session &session, const char *entry,
                                const DLTensor *const *inputs,
                                int32_t inputCount, DLManagedTensor **results,
                                int32_t resultCount, bool withResiduals);
@@ -83,7 +89,8 @@ Result<const EntrySpec *> entryAt(const moira_bundle *bundle, int32_t index);
 /// Hands out a copy of a text, for moira_text_free.
 Status writeText(const Result<std::string> &text, char **target);
 /// Gives the tensors that the runtime made to the places that were NULL.
-void handOut(std::vector<ResultTensor> tensors, DLManagedTensor **results);
+void handOut(std::vector<ResultTensor> tensors, DLManagedTensor **results,
+             DLDevice gpu);
 
 /// Runs `action`, a function that returns a Status.
 template <typename Action> int32_t guarded(const Action &action) {

@@ -4,19 +4,19 @@
 // moira/runtime.h: tensors that come in and go out.
 
 #include "session/CApiSupport.h"
-#include "session/Dlpack.h"
 
 using namespace moira;
 using namespace moira::runtime;
 
 Result<std::vector<TensorView>>
-runtime::readInputs(const DLTensor *const *inputs, int32_t count) {
+runtime::readInputs(const DLTensor *const *inputs, int32_t count,
+                    DLDevice gpu) {
   if (count < 0 || (count > 0 && !inputs))
     return Status(MOIRA_INVALID_ARGUMENT,
                   concat("inputs: expected ", count, " tensors, got none"));
   std::vector<TensorView> views;
   for (int32_t i = 0; i < count; ++i) {
-    Result<TensorView> view = fromDlpack(inputs[i]);
+    Result<TensorView> view = fromDlpack(inputs[i], gpu);
     if (!view.ok())
       return view.status().within(concat("input ", i));
     views.push_back(view.value());
@@ -39,17 +39,23 @@ Result<std::string> runtime::entryName(const Session &session,
 
 /// The caller's tensors; an element without data is for the runtime to fill.
 Result<std::vector<ResultTensor>>
-runtime::readResults(DLManagedTensor **results, int32_t count) {
+runtime::readResults(DLManagedTensor **results, int32_t count, DLDevice gpu,
+                     const std::vector<TensorView> &inputs) {
   if (count < 0 || (count > 0 && !results))
     return Status(MOIRA_INVALID_ARGUMENT,
                   concat("results: expected ", count, " places, got none"));
   std::vector<ResultTensor> tensors(count);
+  bool onDevice =
+      std::any_of(inputs.begin(), inputs.end(),
+                  [](const TensorView &input) { return input.onDevice; });
   for (int32_t i = 0; i < count; ++i) {
+    tensors[i].onDevice = onDevice;
     if (!results[i])
       continue;
-    Result<TensorView> view = fromDlpack(&results[i]->dl_tensor);
+    Result<TensorView> view = fromDlpack(&results[i]->dl_tensor, gpu);
     if (!view.ok())
       return view.status().within(concat("result ", i));
+    tensors[i].onDevice = view->onDevice;
     tensors[i].dtype = view->dtype;
     tensors[i].shape = view->shape;
     tensors[i].data = const_cast<void *>(view->data);
@@ -58,13 +64,13 @@ runtime::readResults(DLManagedTensor **results, int32_t count) {
 }
 
 void runtime::handOut(std::vector<ResultTensor> tensors,
-                      DLManagedTensor **results) {
+                      DLManagedTensor **results, DLDevice gpu) {
   // All new tensors exist before the first is handed out.
   std::vector<DLManagedTensor *> made(tensors.size(), nullptr);
   try {
     for (size_t i = 0; i < tensors.size(); ++i)
       if (!results[i])
-        made[i] = toDlpack(std::move(tensors[i]));
+        made[i] = toDlpack(std::move(tensors[i]), gpu);
   } catch (...) {
     for (DLManagedTensor *tensor : made)
       if (tensor)

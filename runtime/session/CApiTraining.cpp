@@ -62,15 +62,15 @@ int32_t moira_session_forward(moira_session *session, const char *entry,
     MOIRA_REQUIRE(session);
     MOIRA_REQUIRE(residuals);
     Result<StepArguments> step =
-        readStep(*session->session, entry, inputs, input_count, results,
-                 result_count, /*withResiduals=*/false);
+        readStep(*session, entry, inputs, input_count, results, result_count,
+                 /*withResiduals=*/false);
     if (!step.ok())
       return session->refuse(step.status());
     auto handle = std::make_unique<moira_residuals>();
     auto turn = session->turn();
     MOIRA_RETURN_IF_ERROR(session->session->forward(
         step->entry, step->inputs, step->results, handle->residuals));
-    handOut(std::move(step->results), results);
+    handOut(std::move(step->results), results, session->gpu);
     *residuals = handle.release();
     return Status();
   });
@@ -92,11 +92,11 @@ static int32_t runBackward(BackwardStep step, moira_session *session,
     MOIRA_REQUIRE(session);
     MOIRA_REQUIRE(residuals);
     Result<std::vector<TensorView>> views =
-        readInputs(gradients, gradientCount);
+        readInputs(gradients, gradientCount, session->gpu);
     if (!views.ok())
       return session->refuse(views.status().within("backward"));
     Result<std::vector<ResultTensor>> tensors =
-        readResults(results, resultCount);
+        readResults(results, resultCount, session->gpu, *views);
     if (!tensors.ok())
       return session->refuse(tensors.status().within("backward"));
     std::vector<ResultTensor> filled = *tensors;
@@ -105,7 +105,7 @@ static int32_t runBackward(BackwardStep step, moira_session *session,
         (session->session.get()->*step)(*residuals->residuals, *views, filled));
     // The session allocates all for an empty list; nobody asked for them.
     if (resultCount > 0)
-      handOut(std::move(filled), results);
+      handOut(std::move(filled), results, session->gpu);
     return Status();
   });
 }

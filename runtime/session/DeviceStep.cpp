@@ -6,39 +6,50 @@
 #include "session/StepContext.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 using namespace moira;
 using namespace moira::runtime;
 
-namespace {
-/// Memory of a device.
+namespace moira::runtime {
+/// Memory of a device. Results give theirs back from any thread.
 class DeviceMemory final : public BlockSource {
 public:
   explicit DeviceMemory(std::shared_ptr<Device> device)
       : device(std::move(device)) {}
   void *allocate(int64_t bytes) override {
+    ++count;
     Result<void *> memory = device->allocate(bytes);
     return memory.ok() ? *memory : nullptr;
   }
   void release(void *memory) override { (void)device->release(memory); }
 
+  std::atomic<int64_t> count{0};
+
 private:
   std::shared_ptr<Device> device;
 };
-} // namespace
+} // namespace moira::runtime
 
 DeviceStep::DeviceStep(std::shared_ptr<const Program> givenProgram,
                        std::shared_ptr<Device> device,
                        std::shared_ptr<MemoryAccount> givenAccount,
-                       std::shared_ptr<BlockSource> source)
+                       std::shared_ptr<DeviceMemory> source)
     : program(std::move(givenProgram)), gpu(std::move(device)),
       account(std::move(givenAccount)), memory(std::move(source)),
       workspace(account, memory) {}
 
+std::shared_ptr<BlockSource> DeviceStep::source() const { return memory; }
+
+int64_t DeviceStep::takeAllocations() { return memory->count.exchange(0); }
+
 DeviceStep::~DeviceStep() {
   if (queue)
     (void)gpu->destroyQueue(queue);
+  for (Event event : {begun, ended})
+    if (event)
+      (void)gpu->destroyEvent(event);
 }
 
 //===----------------------------------------------------------------------===//
@@ -104,6 +115,12 @@ DeviceStep::create(std::shared_ptr<const Program> program,
   if (!queue.ok())
     return queue.status();
   step->queue = *queue;
+  for (Event *event : {&step->begun, &step->ended}) {
+    Result<Event> made = step->gpu->createTimedEvent();
+    if (!made.ok())
+      return made.status();
+    *event = *made;
+  }
   step->functions = {
       MOIRA_DEVICE_ABI_VERSION,  sizeof(moira_device), step->gpu->processors(),
       step->gpu->architecture(), DeviceApi::launch,    DeviceApi::encode,
@@ -165,6 +182,7 @@ Status DeviceStep::copy(void *to, const void *from, int64_t bytes) {
 
 Status DeviceStep::read(void *to, const void *from, int64_t bytes) {
   ++waitCount;
+  noteHost();
   MOIRA_RETURN_IF_ERROR(gpu->copyOut(to, from, bytes, queue));
   return gpu->synchronize(queue);
 }
@@ -173,6 +191,7 @@ Status DeviceStep::write(void *to, const void *from, int64_t bytes) {
   if (bytes < 0)
     return Status(MOIRA_FAILED,
                   concat("write: expected 0 or more bytes, got ", bytes));
+  noteHost();
   if (bytes > int64_t(sizeof(int64_t)))
     return gpu->copyIn(to, from, bytes, queue);
   // The copy may be made much later.
@@ -192,6 +211,7 @@ Status DeviceStep::settle() {
                          "got ",
                          gpu->name()));
   ++waitCount;
+  noteHost();
   return gpu->synchronize(queue);
 }
 
@@ -228,29 +248,40 @@ Status DeviceStep::grow(Storage &place, MemoryKind kind, int64_t bytes) {
 }
 
 Status DeviceStep::updateParameters(const ParameterTable &parameters) {
-  if (hasParameters && parameterVersion == parameters.version())
-    return Status();
   size_t count = program->manifest().parameters.size();
-  parameterStorage.resize(count);
-  packed.assign(std::max<size_t>(count, 1), {nullptr, 0});
+  if (packed.empty()) {
+    parameterStorage.resize(count);
+    packed.assign(std::max<size_t>(count, 1), {nullptr, 0});
+    versions.resize(count);
+  }
+  bool any = false;
   for (size_t i = 0; i < count; ++i) {
+    if (packed[i].data && versions[i] == parameters.version(int(i)))
+      continue;
+    any = true;
     moira_param host = parameters.params()[i];
     MOIRA_RETURN_IF_ERROR(
         grow(parameterStorage[i], MemoryKind::Parameters, host.bytes));
     MOIRA_RETURN_IF_ERROR(
         gpu->copyIn(parameterStorage[i].data(), host.data, host.bytes, queue));
     packed[i] = {parameterStorage[i].data(), host.bytes};
+    versions[i] = parameters.version(int(i));
   }
-  MOIRA_RETURN_IF_ERROR(gpu->synchronize(queue));
-  parameterVersion = parameters.version();
-  hasParameters = true;
-  return Status();
+  if (!any)
+    return Status();
+  // Copies of a step that fails may not read what the host changes next, and
+  // what failed is not there.
+  Status status = gpu->synchronize(queue);
+  if (!status.ok())
+    packed.clear();
+  return status;
 }
 
 Status DeviceStep::begin(const EntrySpec &entry,
                          const std::vector<TensorView> &inputs,
                          std::vector<moira_buffer> &buffers) {
   launchCount = waitCount = 0;
+  deviceSeconds = 0;
   outputCount = 0;
   loads.clear();
   numbers.clear();
@@ -259,7 +290,7 @@ Status DeviceStep::begin(const EntrySpec &entry,
   if (inputStorage.size() < entry.inputs.size())
     inputStorage.resize(entry.inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].shape.empty())
+    if (inputs[i].shape.empty() || inputs[i].onDevice)
       continue;
     int64_t bytes = *compactBytes(inputs[i].dtype, inputs[i].shape);
     Status status = grow(inputStorage[i], MemoryKind::Workspace, bytes);
@@ -273,7 +304,7 @@ Status DeviceStep::begin(const EntrySpec &entry,
     }
     buffers[i].data = inputStorage[i].data();
   }
-  return Status();
+  return gpu->record(begun, queue);
 }
 
 Result<void *> DeviceStep::placeResult(int64_t index, void *host,
@@ -294,6 +325,8 @@ Status DeviceStep::noteLoads(int64_t layer, int64_t experts,
   if (experts < 0)
     return Status(MOIRA_FAILED,
                   concat("loads: expected 0 or more experts, got ", experts));
+  if (captures)
+    return keepLoads(layer, experts, counts, sizes);
   loads.emplace_back();
   Loads &noted = loads.back();
   noted.layer = layer;
@@ -306,18 +339,22 @@ Status DeviceStep::noteLoads(int64_t layer, int64_t experts,
 }
 
 Status DeviceStep::end(StepRecorder &recorder) {
-  Status status;
+  Status status = gpu->record(ended, queue);
   for (size_t i = 0; i < outputCount && status.ok(); ++i)
     if (outputs[i].host)
       status = gpu->copyOut(outputs[i].host, outputs[i].storage.data(),
                             outputs[i].bytes, queue);
   // Whatever happened, nothing of this step may be under way afterwards.
-  Status ended = gpu->synchronize(queue);
+  Status done = gpu->synchronize(queue);
   for (Output &output : outputs)
     output.host = nullptr;
   if (!status.ok())
     return status;
-  MOIRA_RETURN_IF_ERROR(ended);
+  MOIRA_RETURN_IF_ERROR(done);
+  Result<double> between = gpu->secondsBetween(begun, ended);
+  if (!between.ok())
+    return between.status();
+  deviceSeconds = *between;
   for (const Loads &noted : loads)
     if (!recorder.loads(noted.layer, int64_t(noted.counts.size()),
                         noted.counts.data(), noted.sizes.data()))

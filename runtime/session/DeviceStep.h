@@ -11,6 +11,7 @@
 #include "device/Device.h"
 #include "session/ParameterTable.h"
 #include "session/Program.h"
+#include "session/StepGraphs.h"
 
 #include "moira/device_abi.h"
 
@@ -20,6 +21,10 @@
 #include <vector>
 
 namespace moira::runtime {
+
+class DeviceMemory;
+class StepContext;
+struct ResultTensor;
 
 /// One queue of one device, for the steps of one session. One thread at a time.
 /// All that a step does goes into the queue in order; it is waited for at the
@@ -43,11 +48,35 @@ public:
   int64_t launches() const { return launchCount; }
   /// Times that the last step has waited for the device before its end.
   int64_t waits() const { return waitCount; }
+  /// Device time of the last step between the copies of inputs and those of
+  /// results.
+  double seconds() const { return deviceSeconds; }
+  /// Where memory of the device comes from.
+  std::shared_ptr<BlockSource> source() const;
+  /// Blocks that it has given since the last call.
+  int64_t takeAllocations();
 
-  /// Brings parameters that have changed to the device.
+  //===--- Graphs (session/StepGraphs.h) ----------------------------------===//
+
+  /// Between `begin` and the step's own code. True: all has been given out, and
+  /// the code is left out. `head` is what else the code depends on.
+  Result<bool> beginWork(const std::vector<int64_t> &head,
+                         const std::vector<TensorView> &inputs,
+                         const std::vector<moira_buffer> &buffers,
+                         const std::vector<ResultTensor> &results,
+                         StepContext &step);
+  /// After the step's own code.
+  Status endWork(bool failed);
+  /// A result has been placed.
+  void noteResult(int64_t index, const Shape &shape);
+
+  //===--- Steps ----------------------------------------------------------===//
+
+  /// Brings each parameter that has changed to the device. What the session
+  /// has written there since, shadows, lasts until then.
   Status updateParameters(const ParameterTable &parameters);
   /// Queues the copies of a step's inputs, and lets `buffers` lead to them; of
-  /// rank 0 they stay on the host.
+  /// rank 0 they stay on the host, and what is on the device stays there.
   Status begin(const EntrySpec &entry, const std::vector<TensorView> &inputs,
                std::vector<moira_buffer> &buffers);
   /// Memory of the device for a result that will be copied to `host`.
@@ -83,9 +112,18 @@ private:
   DeviceStep(std::shared_ptr<const Program> program,
              std::shared_ptr<Device> device,
              std::shared_ptr<MemoryAccount> account,
-             std::shared_ptr<BlockSource> memory);
+             std::shared_ptr<DeviceMemory> memory);
   Status loadKernels();
   Result<std::shared_ptr<Module>> loadImage(int image);
+  std::vector<int64_t> keyOf(const std::vector<int64_t> &head,
+                             const std::vector<TensorView> &inputs,
+                             const std::vector<moira_buffer> &buffers,
+                             const std::vector<ResultTensor> &results);
+  /// The step is more than work of the device.
+  void noteHost();
+  Status keepLoads(int64_t layer, int64_t experts, const int32_t *counts,
+                   const int32_t *sizes);
+  Status readLoads();
   /// Storage of the device of at least `bytes` in `place`.
   Status grow(Storage &place, MemoryKind kind, int64_t bytes);
 
@@ -102,23 +140,27 @@ private:
   std::shared_ptr<const Program> program;
   std::shared_ptr<Device> gpu;
   std::shared_ptr<MemoryAccount> account;
-  std::shared_ptr<BlockSource> memory;
+  std::shared_ptr<DeviceMemory> memory;
   DeviceQueue queue = 0;
+  Event begun = 0, ended = 0; ///< around a step's own work
   moira_device functions{};
   std::vector<std::shared_ptr<Kernel>> kernels;
   std::vector<KernelArgument> values; ///< of a launch; keeps its memory
   Arena workspace;
   std::vector<Storage> parameterStorage, inputStorage;
   std::vector<moira_param> packed;
-  uint64_t parameterVersion = 0;
-  bool hasParameters = false;
+  std::vector<uint64_t> versions; ///< of parameters there
   std::vector<Output> outputs;
   size_t outputCount = 0;
-  std::deque<Loads> loads; ///< does not move while copies are under way
+  StepGraphs graphs;
+  StepGraph *kept = nullptr; ///< of the step that runs
+  bool captures = false;     ///< what is queued goes into `kept`
+  std::deque<Loads> loads;   ///< does not move while copies are under way
   std::deque<int64_t> numbers;
   std::deque<std::vector<int32_t>> counts; ///< on their way
   std::unordered_map<const int32_t *, std::vector<int32_t>> matrices;
   int64_t launchCount = 0, waitCount = 0;
+  double deviceSeconds = 0;
 };
 
 } // namespace moira::runtime

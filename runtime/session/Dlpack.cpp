@@ -55,15 +55,25 @@ static Status checkStrides(const DLTensor &tensor) {
   return Status();
 }
 
-Result<TensorView> runtime::fromDlpack(const DLTensor *tensor) {
+Result<TensorView> runtime::fromDlpack(const DLTensor *tensor, DLDevice gpu) {
   if (!tensor)
     return Status(MOIRA_INVALID_ARGUMENT,
                   "expected a tensor, got a null pointer");
-  if (tensor->device.device_type != kDLCPU)
-    return Status(MOIRA_INVALID_ARGUMENT,
-                  concat("expected a tensor on the cpu (device type ",
-                         int(kDLCPU), "), got device type ",
-                         int(tensor->device.device_type)));
+  const DLDevice &there = tensor->device;
+  bool onDevice = there.device_type != kDLCPU;
+  if (onDevice && (there.device_type != gpu.device_type ||
+                   there.device_id != gpu.device_id)) {
+    std::string expected =
+        concat("expected a tensor on the cpu (device type ", int(kDLCPU), ")");
+    std::string got = concat(", got device type ", int(there.device_type));
+    if (gpu.device_type != kDLCPU) {
+      expected += concat(" or number ", gpu.device_id, " of device type ",
+                         int(gpu.device_type));
+      got = concat(", got number ", there.device_id, " of device type ",
+                   int(there.device_type));
+    }
+    return Status(MOIRA_INVALID_ARGUMENT, expected + got);
+  }
   if (tensor->ndim < 0 || (tensor->ndim > 0 && !tensor->shape))
     return Status(
         MOIRA_INVALID_ARGUMENT,
@@ -73,6 +83,7 @@ Result<TensorView> runtime::fromDlpack(const DLTensor *tensor) {
         tensor->dtype.lanes != 1)
       continue;
     TensorView view;
+    view.onDevice = onDevice;
     view.dtype = row.dtype;
     view.shape.assign(tensor->shape, tensor->shape + tensor->ndim);
     for (int64_t dim : view.shape)
@@ -99,11 +110,11 @@ struct Managed {
 };
 } // namespace
 
-DLManagedTensor *runtime::toDlpack(ResultTensor result) {
+DLManagedTensor *runtime::toDlpack(ResultTensor result, DLDevice gpu) {
   auto *managed = new Managed{std::move(result), {}};
   DLTensor &tensor = managed->tensor.dl_tensor;
   tensor.data = managed->result.data;
-  tensor.device = {kDLCPU, 0};
+  tensor.device = managed->result.onDevice ? gpu : hostDevice;
   tensor.ndim = static_cast<int>(managed->result.shape.size());
   tensor.shape = managed->result.shape.data();
   tensor.dtype = dlpackType(managed->result.dtype);

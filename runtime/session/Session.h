@@ -62,6 +62,8 @@ struct ResultTensor {
   Shape shape;
   void *data = nullptr;
   std::shared_ptr<Storage> storage; ///< owner of what the runtime allocated
+  bool onDevice =
+      false; ///< `data` is, or shall be, memory of the session's GPU
 };
 
 class FileTensors;

@@ -167,8 +167,11 @@ Status Session::adapt(const std::string &entry, const AdaptOptions &options) {
     groups = impl->communicator->groups();
   // Also what held a file that the new one may write.
   impl->adaptations[*found].reset();
+  AdaptOptions possible = options;
+  if (impl->device && !impl->device->device().isHostAccessible())
+    possible.maxShadows = 0; // the host sends them
   auto made =
-      Adaptation::create(impl->manifest, *found, groups, tables, options);
+      Adaptation::create(impl->manifest, *found, groups, tables, possible);
   if (!made.ok())
     return made.status().within(concat("entry '", entry, "'"));
   impl->adaptations[*found] = std::move(*made);

@@ -28,7 +28,7 @@ namespace moira::runtime {
 struct Session::Impl {
   Impl(std::shared_ptr<const Program> program, const SessionOptions &options);
 
-  // Session.cpp: steps.
+  // Session.cpp: checks; SessionSteps.cpp: steps.
   Status openDevice(std::shared_ptr<Device> given);
   Result<int> findEntry(const std::string &name) const;
   Status checkBound() const;
@@ -54,6 +54,11 @@ struct Session::Impl {
   }
   Status runStep(int entry, const std::vector<TensorView> &inputs,
                  std::vector<ResultTensor> &results, StepPlan &given);
+
+  Status runCode(int entry, const StepPlan &given,
+                 const std::vector<TensorView> &inputs,
+                 const std::vector<ResultTensor> &results,
+                 const std::vector<moira_buffer> &buffers);
 
   // SessionMemory.cpp.
   Result<int64_t> workspace(int entry, int variant,

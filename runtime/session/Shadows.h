@@ -48,6 +48,10 @@ public:
   /// null.
   const int32_t *lastingTable(int64_t layer) const;
 
+  /// Where slots stand, by parameter, in memory of a device that the host
+  /// reaches; null: in the table. Lasts to the end of the step.
+  void setSlots(const moira_param *newSlots) { slots = newSlots; }
+
   /// Ends the step: its plans may go.
   void end();
   /// Free slots hold nothing from now on: a step has failed, or tables have
@@ -87,6 +91,7 @@ private:
 
   const LayerPlans &plans;
   ParameterTable &parameters;
+  const moira_param *slots = nullptr;
   Communicator *communicator = nullptr;
   std::vector<Group> groups;
   bool any = false; ///< whether the step has shadows

@@ -64,6 +64,8 @@ std::string moira::runtime::toJsonLine(const StepRow &row,
   if (manifest.device) {
     json["launches"] = row.launches;
     json["waits"] = row.waits;
+    json["device_seconds"] = row.deviceSeconds;
+    json["device_allocations"] = row.deviceAllocations;
   }
   for (const LayerRow &layer : row.layers)
     json["layers"].push_back(layerToJson(layer));

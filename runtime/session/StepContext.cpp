@@ -139,7 +139,8 @@ Status StepContext::placeResult(int64_t index, Shape shape) {
     result.storage = std::move(*block);
   } else {
     Result<Storage> storage =
-        Storage::allocate(account, MemoryKind::Results, *bytes);
+        Storage::allocate(account, MemoryKind::Results, *bytes,
+                          result.onDevice ? gpu->source() : nullptr);
     if (!storage.ok())
       return storage.status();
     result.storage = std::make_shared<Storage>(std::move(*storage));
@@ -172,7 +173,9 @@ void *StepContext::result(int64_t index, int64_t rank, const int64_t *shape) {
   }
   made[index] = true;
   ResultTensor &placed = (*results)[index];
-  if (!gpu)
+  if (gpu)
+    gpu->noteResult(index, placed.shape);
+  if (!gpu || placed.onDevice)
     return placed.data;
   Result<void *> there = gpu->placeResult(
       index, placed.data, *compactBytes(placed.dtype, placed.shape));

@@ -43,6 +43,8 @@ void StepRecorder::begin(int64_t step, int32_t entry, int32_t variant,
   row.rows = rows;
   row.error = MOIRA_OK;
   row.launches = row.waits = 0;
+  row.deviceSeconds = 0;
+  row.deviceAllocations = 0;
   row.seconds.fill(0);
   row.layers.resize(layers.size());
   for (size_t i = 0; i < layers.size(); ++i) {

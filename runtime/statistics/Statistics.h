@@ -52,12 +52,15 @@ struct StepRow {
   int64_t step = 0; ///< 0, 1, ... in the session
   int32_t entry = 0;
   int32_t variant = 0;
-  int64_t rows = 0;      ///< dim 0 of the first input
-  int32_t error = 0;     ///< MOIRA_OK or a code
-  int64_t launches = 0;  ///< of kernels of a device
-  int64_t waits = 0;     ///< for it, before the step's end
-  double total = 0;      ///< seconds
-  PartSeconds seconds{}; ///< outside of layers
+  int64_t rows = 0;     ///< dim 0 of the first input
+  int32_t error = 0;    ///< MOIRA_OK or a code
+  int64_t launches = 0; ///< of kernels of a device
+  int64_t waits = 0;    ///< for it, before the step's end
+  /// Device time between the copies of inputs and those of results.
+  double deviceSeconds = 0;
+  int64_t deviceAllocations = 0; ///< blocks since the step before
+  double total = 0;              ///< seconds
+  PartSeconds seconds{};         ///< outside of layers
   std::vector<LayerRow> layers;
 };
 
@@ -125,9 +128,12 @@ public:
   /// Adds bytes to a layer's row.
   void moved(int64_t layer, int64_t bytesSent, int64_t bytesReceived);
   /// Says what the step had a device do.
-  void device(int64_t launches, int64_t waits) {
+  void device(int64_t launches, int64_t waits, double seconds,
+              int64_t allocations) {
+    row.deviceAllocations = allocations;
     row.launches = launches;
     row.waits = waits;
+    row.deviceSeconds = seconds;
   }
   /// Ends the row, which stays valid until the next `begin`.
   const StepRow &end(int32_t error);

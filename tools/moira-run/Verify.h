@@ -4,10 +4,10 @@
 #ifndef MOIRA_TOOLS_MOIRA_RUN_VERIFY_H
 #define MOIRA_TOOLS_MOIRA_RUN_VERIFY_H
 
-#include "Compare.h"
 #include "Inputs.h"
 #include "LoadedProgram.h"
 #include "RankSessions.h"
+#include "support/Compare.h"
 #include "support/Progress.h"
 
 #include "session/Session.h"

@@ -134,6 +134,7 @@ struct CommandLine {
   Flag noCache{*this, "no-cache", "Keep no compiled programs"};
   Flag quiet{*this, "quiet", "Print the last line only"};
   RankCommandLine grid{category};
+  DeviceCommandLine device{category};
   AdaptCommandLine adapt{category};
 };
 } // namespace
@@ -290,6 +291,11 @@ llvm::Expected<TrainOptions> tools::parseOptions(int argc, char **argv) {
   pipeline.packGradients = true;
   pipeline.recompute = line.recompute;
   pipeline.updates = {options.update.rule};
+  llvm::Expected<DeviceChoice> device = readDevice(line.device);
+  if (!device)
+    return device.takeError();
+  options.device = std::move(*device);
+  pipeline.device = options.device.options();
   pipeline.copies = options.grid.copies;
   pipeline.spareSlots = options.grid.spareSlots;
   pipeline.schedule = options.grid.schedule;

@@ -5,6 +5,7 @@
 #define MOIRA_TOOLS_MOIRA_TRAIN_OPTIONS_H
 
 #include "support/Adapt.h"
+#include "support/Devices.h"
 #include "support/RankOptions.h"
 
 #include "moira/JIT/Variants.h"
@@ -62,6 +63,7 @@ struct TrainOptions {
   bool switchPlans = false;
   RankOptions grid;
   AdaptChoices adapt;
+  DeviceChoice device;
   /// Variants to compile to; nothing: one form of the program.
   std::optional<VariantOptions> variants;
   int threads = 0;

@@ -111,6 +111,10 @@ Trainer::create(std::shared_ptr<const Program> program,
     session.statisticsSteps = 1;
     session.communicator = grid.communicator(rank);
     session.sinks = sinksOf(made->statistics, manifest, rank);
+    auto device = options.device.open(rank - grid.local().front());
+    if (!device)
+      return device.takeError();
+    session.device = std::move(*device);
     auto created = Session::create(program, session);
     if (!created.ok())
       return toError(created.status().within(options.program));

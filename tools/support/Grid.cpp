@@ -4,7 +4,6 @@
 #include "support/Grid.h"
 
 #include "collective/Connect.h"
-#include "collective/InProcess.h"
 #include "collective/VirtualClock.h"
 #include "io/AtomicFile.h"
 #include "support/Adapt.h"
@@ -29,7 +28,11 @@ llvm::Expected<Launch> Launch::read(const RankOptions &options) {
   if (!environment.ok())
     return toError(environment.status());
   launch.environment = *environment;
-  launch.processes = environment->ranks > 1 || options.communicator != "auto";
+  // Threads of one process may have a GPU each.
+  bool isThreads =
+      options.communicator == "nccl" && environment->launcher == Launcher::None;
+  launch.processes =
+      environment->ranks > 1 || (options.communicator != "auto" && !isThreads);
   if (launch.processes && environment->launcher == Launcher::None)
     return llvm::createStringError(
         "--communicator: expected ranks that mpirun, srun or torchrun started "
@@ -51,12 +54,12 @@ llvm::Expected<Launch> Launch::read(const RankOptions &options) {
 /// This process's ends of the connections.
 static Result<std::vector<std::unique_ptr<Transport>>>
 connect(const Launch &launch, const RankOptions &options, int ranks) {
-  if (!launch.processes)
-    return makeInProcess(ranks);
   ConnectOptions connect;
   connect.seconds = options.timeoutSeconds;
   if (options.communicator != "auto")
     connect.transport = options.communicator;
+  if (!launch.processes)
+    return connectThreads(ranks, connect);
   Result<std::unique_ptr<Transport>> transport =
       connectRanks(launch.environment, connect);
   if (!transport.ok())

@@ -86,6 +86,26 @@ TEST(CudaDeviceTest, copiesAndOrders) {
   EXPECT_EQ(fake<int>("fakeEvents"), 0);
 }
 
+TEST(CudaDeviceTest, timesBetweenEvents) {
+  auto device = openFake();
+  DeviceQueue queue = *device->createQueue();
+  Event first = *device->createTimedEvent();
+  Event second = *device->createTimedEvent();
+  Event untimed = *device->createEvent();
+  EXPECT_TRUE(device->record(first, queue).ok());
+  EXPECT_EQ(device->secondsBetween(first, second).status().message,
+            "cuEventElapsedTime: an unknown error (400): refused");
+  EXPECT_TRUE(device->record(second, queue).ok());
+  // The stand-in's clock ticks once for each record.
+  EXPECT_DOUBLE_EQ(*device->secondsBetween(first, second), 1e-3);
+  EXPECT_TRUE(device->record(untimed, queue).ok());
+  EXPECT_FALSE(device->secondsBetween(first, untimed).ok());
+  for (Event event : {first, second, untimed})
+    EXPECT_TRUE(device->destroyEvent(event).ok());
+  EXPECT_TRUE(device->destroyQueue(queue).ok());
+  EXPECT_EQ(fake<int>("fakeEvents"), 0);
+}
+
 TEST(CudaDeviceTest, launches) {
   auto device = openFake();
   DeviceQueue queue = *device->createQueue();

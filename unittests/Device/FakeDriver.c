@@ -12,10 +12,26 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* Where MOIRA_FAKE_DRIVER_LOG names a file, calls that a step makes are written
+ * there, any image and kernel is taken, and kernels do nothing. */
+static int logged(const char *call, const char *detail) {
+  const char *path = getenv("MOIRA_FAKE_DRIVER_LOG");
+  if (!path)
+    return 0;
+  FILE *file = fopen(path, "a");
+  if (file) {
+    fprintf(file, "%s%s%s\n", call, *detail ? " " : "", detail);
+    fclose(file);
+  }
+  return 1;
+}
+
 EXPORT int fakeFailures; /* how many calls of cuMemAlloc fail next */
 EXPORT unsigned fakeShared, fakeCluster, fakeProgrammatic;
 EXPORT int fakeAllocations, fakeStreams, fakeEvents, fakeModules, fakeContexts;
 EXPORT int fakeTensor[8];
+EXPORT int fakeCopies; /* between host and device */
+static int fakeCapturing;
 
 EXPORT int cuInit(unsigned flags) { return flags ? 1 : 0; }
 
@@ -97,16 +113,24 @@ EXPORT int cuStreamDestroy_v2(void *stream) {
   return 0;
 }
 
-EXPORT int cuStreamSynchronize(void *stream) { return stream ? 0 : 400; }
+EXPORT int cuStreamSynchronize(void *stream) {
+  if (fakeCapturing)
+    return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+  logged("cuStreamSynchronize", "");
+  return stream ? 0 : 400;
+}
 
 EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
   return stream && event && !flags ? 0 : 400;
 }
 
+/* A timed event is the number of its record, in an int. */
 EXPORT int cuEventCreate(void **event, unsigned flags) {
   ++fakeEvents;
-  *event = malloc(1);
-  return flags == 2 ? 0 : 1;
+  int *made = malloc(sizeof(int));
+  *made = flags == 2 ? -1 : 0;
+  *event = made;
+  return flags == 2 || flags == 0 ? 0 : 1;
 }
 
 EXPORT int cuEventDestroy_v2(void *event) {
@@ -116,17 +140,83 @@ EXPORT int cuEventDestroy_v2(void *event) {
 }
 
 EXPORT int cuEventRecord(void *event, void *stream) {
+  static int records;
+  logged("cuEventRecord", "");
+  if (event && *(int *)event >= 0)
+    *(int *)event = ++records;
   return event && stream ? 0 : 400;
+}
+
+EXPORT int cuEventElapsedTime(float *milliseconds, void *first, void *second) {
+  int from = *(int *)first, to = *(int *)second;
+  *milliseconds = (float)(to - from);
+  return from > 0 && to > 0 ? 0 : 400;
+}
+
+/* Of a stream that captures, launches of "scale" are kept instead of done, and
+ * copies are done at once: those that tests keep have nothing new to copy. */
+EXPORT int fakeCaptures, fakeGraphs, fakeGraphLaunches, fakeGraphFailures;
+static struct {
+  int32_t *values, factor;
+  unsigned count;
+} fakeKept[8];
+static int fakeKeptCount;
+
+EXPORT int cuStreamBeginCapture_v2(void *stream, int mode) {
+  logged("cuStreamBeginCapture", "");
+  ++fakeCaptures;
+  fakeKeptCount = 0;
+  fakeCapturing = 1;
+  return stream && mode == 1 ? 0 : 400;
+}
+
+/* A graph is the last thing that was kept. */
+EXPORT int cuStreamEndCapture(void *stream, void **graph) {
+  logged("cuStreamEndCapture", "");
+  fakeCapturing = 0;
+  *graph = &fakeKept;
+  return stream ? 0 : 400;
+}
+
+EXPORT int cuGraphInstantiateWithFlags(void **instance, void *graph,
+                                       unsigned long long flags) {
+  if (fakeGraphFailures > 0) {
+    --fakeGraphFailures;
+    return 2;
+  }
+  ++fakeGraphs;
+  *instance = graph;
+  return flags ? 1 : 0;
+}
+
+EXPORT int cuGraphDestroy(void *graph) { return graph ? 0 : 400; }
+
+EXPORT int cuGraphExecDestroy(void *instance) {
+  --fakeGraphs;
+  return instance ? 0 : 400;
+}
+
+EXPORT int cuGraphLaunch(void *instance, void *stream) {
+  logged("cuGraphLaunch", "");
+  ++fakeGraphLaunches;
+  for (int k = 0; k < fakeKeptCount; ++k)
+    for (unsigned i = 0; i < fakeKept[k].count; ++i)
+      fakeKept[k].values[i] *= fakeKept[k].factor;
+  return instance && stream ? 0 : 400;
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from,
                                 size_t bytes, void *stream) {
+  ++fakeCopies;
+  logged("cuMemcpyHtoDAsync", "");
   memcpy((void *)(uintptr_t)to, from, bytes);
   return stream ? 0 : 400;
 }
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
                                 void *stream) {
+  ++fakeCopies;
+  logged("cuMemcpyDtoHAsync", "");
   memcpy(to, (void *)(uintptr_t)from, bytes);
   return stream ? 0 : 400;
 }
@@ -145,7 +235,7 @@ EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value,
 
 EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count,
                               int *options, void **values) {
-  if (strncmp(image, ".version", 8)) {
+  if (!logged("cuModuleLoadDataEx", "") && strncmp(image, ".version", 8)) {
     if (count == 2 && options[0] == 5 && options[1] == 6)
       snprintf(values[0], (size_t)(uintptr_t)values[1],
                "line 1: no version\nline 2");
@@ -164,6 +254,8 @@ EXPORT int cuModuleUnload(void *module) {
 EXPORT int cuModuleGetFunction(void **function, void *module,
                                const char *name) {
   *function = module;
+  if (logged("cuModuleGetFunction", name))
+    return 0;
   return strcmp(name, "scale") ? 500 : 0;
 }
 
@@ -190,6 +282,8 @@ EXPORT int cuLaunchKernelEx(const struct Config *config, void *function,
   if (!config->stream || function != &fakeModules || extra ||
       config->shared > (48u << 10 > fakeShared ? 48u << 10 : fakeShared))
     return 1;
+  if (logged("cuLaunchKernelEx", ""))
+    return 0;
   fakeCluster = fakeProgrammatic = 0;
   for (unsigned i = 0; i < config->count; ++i) {
     if (config->attributes[i].id == 4)
@@ -199,6 +293,12 @@ EXPORT int cuLaunchKernelEx(const struct Config *config, void *function,
   }
   int32_t *values = *(int32_t **)parameters[0];
   int32_t factor = *(int32_t *)parameters[1];
+  if (fakeCapturing && fakeKeptCount < 8) {
+    fakeKept[fakeKeptCount].values = values;
+    fakeKept[fakeKeptCount].factor = factor;
+    fakeKept[fakeKeptCount++].count = config->grid[0] * config->block[0];
+    return 0;
+  }
   for (unsigned i = 0; i < config->grid[0] * config->block[0]; ++i)
     values[i] *= factor;
   return 0;

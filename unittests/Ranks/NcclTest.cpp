@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
@@ -107,6 +108,60 @@ TEST(NcclTest, CallsOfABatch) {
                   "recv 1 " + me + "2 int8", "recv 1 " + other + "5 int8",
                   "recv 1 " + other + "3 int8", "finalize", "destroy"}));
   }
+}
+
+/// As with NCCL itself: what is on the GPU goes through it, what is on the host
+/// through the other transport, and a batch may have both.
+TEST(NcclTest, CarriesWhatIsOnTheHostBesides) {
+  void *library = dlopen(MOIRA_NCCL_STANDIN, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_TRUE(library) << dlerror();
+  char memory[2][16] = {};
+  auto variable = [&](const char *name) { return dlsym(library, name); };
+  int &usesHost = *static_cast<int *>(variable("moira_nccl_uses_host_memory"));
+  auto place = [&](const char *name) {
+    return static_cast<const void **>(variable(name));
+  };
+  *place("moira_nccl_device_begin") = memory;
+  *place("moira_nccl_device_end") = memory + 2;
+  usesHost = 0;
+  const std::string file =
+      testing::TempDir() + "moira-split-" + std::to_string(getpid()) + ".log";
+  setenv("MOIRA_NCCL_STANDIN_LOG", file.c_str(), 1);
+  asRanks(2, [&](Transport &transport) {
+    EXPECT_EQ(transport.memory(), MemorySpace::Device);
+    const int self = transport.rank(), other = 1 - self;
+    char *there = memory[self];
+    char home[4] = {char('a' + self), 0, 0, 0};
+    there[0] = char('A' + self);
+    for (int round = 0; round < 3; ++round) {
+      Batch batch;
+      batch.sends = {{other, there, 1}, {other, home, 1}};
+      batch.receives = {{other, home + 1, 1}, {other, there + 8, 1}};
+      ASSERT_TRUE(complete(transport, batch).ok());
+      EXPECT_EQ(there[8], 'A' + other);
+      EXPECT_EQ(home[1], 'a' + other);
+      there[8] = home[1] = 0;
+    }
+    // Either alone.
+    Batch host, device;
+    host.sends = {{other, home, 2}};
+    host.receives = {{other, home + 2, 2}};
+    ASSERT_TRUE(complete(transport, host).ok());
+    EXPECT_EQ(home[2], 'a' + other);
+    device.sends = {{other, there, 1}};
+    device.receives = {{other, there + 9, 1}};
+    ASSERT_TRUE(complete(transport, device).ok());
+    EXPECT_EQ(there[9], 'A' + other);
+  });
+  unsetenv("MOIRA_NCCL_STANDIN_LOG");
+  usesHost = 1;
+  *place("moira_nccl_device_begin") = *place("moira_nccl_device_end") = nullptr;
+  std::ifstream log(file);
+  int groups = 0;
+  for (std::string line; std::getline(log, line);)
+    groups += line.find(" group ") != std::string::npos;
+  remove(file.c_str());
+  EXPECT_EQ(groups, 2 * 4);
 }
 
 TEST(NcclTest, DisagreementFailsOnAllRanks) {

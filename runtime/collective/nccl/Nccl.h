@@ -21,14 +21,15 @@ struct NcclOptions {
   double connectSeconds = 60;
 };
 
-/// A transport whose messages lie in the memory of the GPU; `memory` says so.
-/// A batch is one group of ncclSend and ncclRecv, on a stream of its own.
+/// A transport whose messages lie in memory of the GPU or of the host. Those of
+/// the GPU in a batch are one group of ncclSend and ncclRecv, on a stream of
+/// its own; both ends of a message are of one kind.
 ///
-/// `control`, a transport among the same ranks in host memory, hands out the
-/// communicator's id and carries failures, of which NCCL has no notion: a rank
-/// that hears of one aborts its communicator. Collective. MOIRA_UNAVAILABLE
-/// where the library, the driver or the GPU is missing on some rank, or where
-/// Moira was built without nccl.h.
+/// `control`, a transport among the same ranks in host memory, carries messages
+/// of the host, hands out the communicator's id and carries failures, of which
+/// NCCL has no notion: a rank that hears of one aborts its communicator.
+/// Collective. MOIRA_UNAVAILABLE where the library, the driver or the GPU is
+/// missing on some rank, or where Moira was built without nccl.h.
 Result<std::unique_ptr<Transport>> openNccl(std::unique_ptr<Transport> control,
                                             const NcclOptions &options);
 

@@ -55,9 +55,21 @@ Result<NcclLibrary> NcclLibrary::load(const std::string &file) {
     return Status(MOIRA_UNAVAILABLE,
                   concat("NCCL: expected version ", oldestVersion,
                          " or later, ", path, " has ", version));
-  if (dlsym(nccl, "moira_nccl_uses_host_memory"))
+  const void *usesHost = dlsym(nccl, "moira_nccl_uses_host_memory");
+  if (usesHost && *static_cast<const int *>(usesHost))
     library.memory = MemorySpace::Host;
   return library;
+}
+
+bool NcclLibrary::moves(const void *data) const {
+  if (memory == MemorySpace::Host)
+    return true;
+  // The driver knows nothing of memory that is not its own.
+  unsigned type = 0;
+  return pointerAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                          reinterpret_cast<CUdeviceptr>(data)) ==
+             CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_DEVICE;
 }
 
 Status NcclLibrary::check(ncclResult_t result, const char *call,

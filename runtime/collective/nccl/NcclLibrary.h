@@ -39,6 +39,7 @@ namespace moira::runtime {
   X(createStream, cuStreamCreate)                                              \
   X(queryStream, cuStreamQuery)                                                \
   X(destroyStream, cuStreamDestroy)                                            \
+  X(pointerAttribute, cuPointerGetAttribute)                                   \
   X(errorString, cuGetErrorString)
 
 struct NcclLibrary {
@@ -48,8 +49,11 @@ struct NcclLibrary {
 #define MOIRA_MEMBER(name, function) decltype(&::function) name = nullptr;
   MOIRA_CUDA_FUNCTIONS(MOIRA_MEMBER)
 #undef MOIRA_MEMBER
-  /// Device, but for the library that takes NCCL's place in tests.
+  /// Device, but for the library that takes NCCL's place in tests, which moves
+  /// memory of the host where it says so.
   MemorySpace memory = MemorySpace::Device;
+  /// Whether NCCL can move what stands at `data`.
+  bool moves(const void *data) const;
 
   /// `file` "": MOIRA_NCCL_LIB, else libnccl.so.2. The driver is libcuda.so.1
   /// unless NCCL's library has its functions too. Both stay loaded.

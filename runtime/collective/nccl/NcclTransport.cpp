@@ -50,8 +50,10 @@ private:
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   ncclComm_t communicator = nullptr;
-  bool pending = false; ///< a batch is under way
-  int waits = 0;        ///< calls of `idle` since the last batch
+  Batch onHost, onDevice; ///< parts of the last batch
+  bool pending = false;   ///< a group is under way
+  bool hostDone = true;   ///< `control` has nothing under way
+  int waits = 0;          ///< calls of `idle` since the last batch
 };
 
 } // namespace
@@ -145,6 +147,7 @@ Result<bool> NcclTransport::isReady() {
     stop();
     return alive.status();
   }
+  hostDone = *alive;
   if (!communicator)
     return Status(MOIRA_FAILED, "NCCL's communicator has been aborted");
   ncclResult_t state = ncclSuccess;
@@ -168,13 +171,13 @@ Status NcclTransport::postGroup(const Batch &batch) {
   MOIRA_RETURN_IF_ERROR(check(library.ncclGroupStart(), "ncclGroupStart"));
   Status status;
   for (const Message &message : batch.sends)
-    if (status.ok() && message.bytes > 0)
+    if (status.ok())
       status = check(
           library.ncclSend(message.data, static_cast<size_t>(message.bytes),
                            ncclInt8, message.peer, communicator, stream),
           "ncclSend");
   for (const Message &message : batch.receives)
-    if (status.ok() && message.bytes > 0)
+    if (status.ok())
       status = check(
           library.ncclRecv(message.data, static_cast<size_t>(message.bytes),
                            ncclInt8, message.peer, communicator, stream),
@@ -186,33 +189,43 @@ Status NcclTransport::postGroup(const Batch &batch) {
 
 Status NcclTransport::post(const Batch &batch) {
   MOIRA_RETURN_IF_ERROR(checkBatch(batch, ranks()));
-  if (pending)
+  if (pending || !hostDone)
     return Status(MOIRA_FAILED,
                   "expected the previous batch to have completed");
   Result<bool> ready = isReady();
   if (!ready.ok())
     return ready.status();
+  onHost = onDevice = Batch();
+  auto share = [this](const std::vector<Message> &from,
+                      std::vector<Message> Batch::*side) {
+    for (const Message &message : from)
+      if (message.bytes > 0)
+        ((library.moves(message.data) ? onDevice : onHost).*side)
+            .push_back(message);
+  };
+  share(batch.sends, &Batch::sends);
+  share(batch.receives, &Batch::receives);
+  waits = 0;
+  if (!onHost.sends.empty() || !onHost.receives.empty()) {
+    MOIRA_RETURN_IF_ERROR(give(control->post(onHost)));
+    hostDone = false;
+  }
+  // A group of nothing is legal, but no rank waits for it.
+  if (onDevice.sends.empty() && onDevice.receives.empty())
+    return Status();
   // The thread of a queue is another one than that which has connected.
   MOIRA_RETURN_IF_ERROR(
       give(library.check(library.setContext(context), "cuCtxSetCurrent")));
-  auto hasBytes = [](const std::vector<Message> &side) {
-    for (const Message &message : side)
-      if (message.bytes > 0)
-        return true;
-    return false;
-  };
-  // A group of nothing is legal, but no rank waits for it.
-  if (!hasBytes(batch.sends) && !hasBytes(batch.receives))
-    return Status();
   pending = true;
-  waits = 0;
-  return give(postGroup(batch));
+  return give(postGroup(onDevice));
 }
 
 Result<bool> NcclTransport::test() {
   Result<bool> ready = isReady();
-  if (!ready.ok() || !*ready || !pending)
-    return ready;
+  if (!ready.ok() || !*ready || !hostDone)
+    return ready.ok() && !hostDone ? Result<bool>(false) : ready;
+  if (!pending)
+    return true;
   CUresult state = library.queryStream(stream);
   if (state == CUDA_ERROR_NOT_READY)
     return false;

@@ -40,6 +40,19 @@ public:
   const std::string name;
 };
 
+class CudaGraph final : public Graph {
+public:
+  CudaGraph(const Driver &driver, void *context, void *instance)
+      : driver(driver), context(context), instance(instance) {}
+  ~CudaGraph() override {
+    driver.setContext(context);
+    driver.destroyInstance(instance);
+  }
+  const Driver driver;
+  void *const context;
+  void *const instance;
+};
+
 class CudaDevice final : public Device {
 public:
   explicit CudaDevice(const Driver &driver) : driver(driver) {}
@@ -60,10 +73,17 @@ public:
   Result<DeviceQueue> createQueue() override;
   Status destroyQueue(DeviceQueue queue) override;
   Status synchronize(DeviceQueue queue) override;
-  Result<Event> createEvent() override;
+  Result<Event> createEvent() override {
+    return makeEvent(cuda::EventDisableTiming);
+  }
+  Result<Event> createTimedEvent() override { return makeEvent(0); }
   Status destroyEvent(Event event) override;
+  Result<double> secondsBetween(Event first, Event second) override;
   Status record(Event event, DeviceQueue queue) override;
   Status wait(DeviceQueue queue, Event event) override;
+  Status beginCapture(DeviceQueue queue) override;
+  Result<std::shared_ptr<Graph>> endCapture(DeviceQueue queue) override;
+  Status launchGraph(const Graph &graph, DeviceQueue queue) override;
   Status copyIn(void *to, const void *from, int64_t bytes,
                 DeviceQueue queue) override;
   Status copyOut(void *to, const void *from, int64_t bytes,
@@ -81,6 +101,7 @@ public:
   Result<EncodedTensor> encode(const TensorBox &box) override;
 
 private:
+  Result<Event> makeEvent(unsigned flags);
   /// Every thread that calls needs the context.
   Status enter() const {
     MOIRA_CUDA(setContext, cuCtxSetCurrent, context);
@@ -166,10 +187,10 @@ Status CudaDevice::synchronize(DeviceQueue queue) {
   return Status();
 }
 
-Result<Event> CudaDevice::createEvent() {
+Result<Event> CudaDevice::makeEvent(unsigned flags) {
   MOIRA_RETURN_IF_ERROR(enter());
   void *event = nullptr;
-  MOIRA_CUDA(createEvent, cuEventCreate, &event, cuda::EventDisableTiming);
+  MOIRA_CUDA(createEvent, cuEventCreate, &event, flags);
   return reinterpret_cast<Event>(event);
 }
 
@@ -177,6 +198,14 @@ Status CudaDevice::destroyEvent(Event event) {
   MOIRA_RETURN_IF_ERROR(enter());
   MOIRA_CUDA(destroyEvent, cuEventDestroy, pointer(event));
   return Status();
+}
+
+Result<double> CudaDevice::secondsBetween(Event first, Event second) {
+  MOIRA_RETURN_IF_ERROR(enter());
+  float milliseconds = 0;
+  MOIRA_CUDA(elapsedTime, cuEventElapsedTime, &milliseconds, pointer(first),
+             pointer(second));
+  return double(milliseconds) / 1000;
 }
 
 Status CudaDevice::record(Event event, DeviceQueue queue) {
@@ -188,6 +217,33 @@ Status CudaDevice::record(Event event, DeviceQueue queue) {
 Status CudaDevice::wait(DeviceQueue queue, Event event) {
   MOIRA_RETURN_IF_ERROR(enter());
   MOIRA_CUDA(waitEvent, cuStreamWaitEvent, pointer(queue), pointer(event), 0);
+  return Status();
+}
+
+Status CudaDevice::beginCapture(DeviceQueue queue) {
+  MOIRA_RETURN_IF_ERROR(enter());
+  MOIRA_CUDA(beginCapture, cuStreamBeginCapture, pointer(queue),
+             cuda::CaptureThreadLocal);
+  return Status();
+}
+
+Result<std::shared_ptr<Graph>> CudaDevice::endCapture(DeviceQueue queue) {
+  MOIRA_RETURN_IF_ERROR(enter());
+  void *graph = nullptr, *instance = nullptr;
+  MOIRA_CUDA(endCapture, cuStreamEndCapture, pointer(queue), &graph);
+  Status status = driver.check(driver.instantiateGraph(&instance, graph, 0),
+                               "cuGraphInstantiateWithFlags");
+  // The instance has copies of everything.
+  driver.destroyGraph(graph);
+  MOIRA_RETURN_IF_ERROR(status);
+  return std::shared_ptr<Graph>(
+      std::make_shared<CudaGraph>(driver, context, instance));
+}
+
+Status CudaDevice::launchGraph(const Graph &graph, DeviceQueue queue) {
+  MOIRA_RETURN_IF_ERROR(enter());
+  MOIRA_CUDA(launchGraph, cuGraphLaunch,
+             static_cast<const CudaGraph &>(graph).instance, pointer(queue));
   return Status();
 }
 

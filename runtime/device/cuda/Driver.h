@@ -33,7 +33,8 @@ enum : int {
   TensorBFloat16 = 9,
   TensorPromotion128 = 2,
   StreamNonBlocking = 1,
-  EventDisableTiming = 2
+  EventDisableTiming = 2,
+  CaptureThreadLocal = 1
 };
 
 struct LaunchAttribute {
@@ -77,6 +78,15 @@ struct LaunchConfig {
   X(createEvent, cuEventCreate, (void **event, unsigned flags))                \
   X(destroyEvent, cuEventDestroy_v2, (void *event))                            \
   X(recordEvent, cuEventRecord, (void *event, void *stream))                   \
+  X(elapsedTime, cuEventElapsedTime,                                           \
+    (float *milliseconds, void *first, void *second))                          \
+  X(beginCapture, cuStreamBeginCapture_v2, (void *stream, int mode))           \
+  X(endCapture, cuStreamEndCapture, (void *stream, void **graph))              \
+  X(instantiateGraph, cuGraphInstantiateWithFlags,                             \
+    (void **instance, void *graph, unsigned long long flags))                  \
+  X(destroyGraph, cuGraphDestroy, (void *graph))                               \
+  X(launchGraph, cuGraphLaunch, (void *instance, void *stream))                \
+  X(destroyInstance, cuGraphExecDestroy, (void *instance))                     \
   X(copyIn, cuMemcpyHtoDAsync_v2,                                              \
     (Address to, const void *from, size_t bytes, void *stream))                \
   X(copyOut, cuMemcpyDtoHAsync_v2,                                             \

@@ -31,6 +31,13 @@ public:
   const moira_emu_kernel &kernel;
 };
 
+class EmulatedGraph final : public Graph {
+public:
+  explicit EmulatedGraph(std::vector<std::function<Status()>> work)
+      : work(std::move(work)) {}
+  const std::vector<std::function<Status()>> work;
+};
+
 /// The arguments of a launch, as they were when it was queued. Copies of tensor
 /// maps need the alignment that kernels expect of them.
 class ArgumentCopies {
@@ -98,6 +105,11 @@ public:
     std::lock_guard<std::mutex> lock(mutex);
     return queues.createEvent();
   }
+  Result<Event> createTimedEvent() override { return createEvent(); }
+  Result<double> secondsBetween(Event first, Event second) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    return queues.secondsBetween(first, second);
+  }
   Status destroyEvent(Event event) override {
     std::lock_guard<std::mutex> lock(mutex);
     return queues.destroyEvent(event);
@@ -111,6 +123,24 @@ public:
     return queues.wait(queue, event);
   }
 
+  Status beginCapture(DeviceQueue queue) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    return queues.beginCapture(queue);
+  }
+  Result<std::shared_ptr<Graph>> endCapture(DeviceQueue queue) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto work = queues.endCapture(queue);
+    if (!work.ok())
+      return work.status();
+    return std::shared_ptr<Graph>(
+        std::make_shared<EmulatedGraph>(std::move(*work)));
+  }
+  Status launchGraph(const Graph &graph, DeviceQueue queue) override {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (const auto &work : static_cast<const EmulatedGraph &>(graph).work)
+      MOIRA_RETURN_IF_ERROR(queues.push(queue, work));
+    return Status();
+  }
   Status copyIn(void *to, const void *from, int64_t bytes,
                 DeviceQueue queue) override {
     return pushChecked(to, bytes, queue, [=] { memcpy(to, from, bytes); });

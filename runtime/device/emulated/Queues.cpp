@@ -3,6 +3,8 @@
 
 #include "device/emulated/Queues.h"
 
+#include <utility>
+
 using namespace moira;
 using namespace moira::runtime;
 
@@ -63,6 +65,17 @@ Status EmulatedQueues::record(Event event, DeviceQueue queue) {
   return Status();
 }
 
+Result<double> EmulatedQueues::secondsBetween(Event first, Event second) {
+  EventState *from = nullptr, *to = nullptr;
+  MOIRA_RETURN_IF_ERROR(findEvent(first, from));
+  MOIRA_RETURN_IF_ERROR(findEvent(second, to));
+  if (!from->happened || !to->happened)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  "emulated device: expected events that have happened, got "
+                  "one that has not");
+  return std::chrono::duration<double>(to->time - from->time).count();
+}
+
 Status EmulatedQueues::wait(DeviceQueue queue, Event event) {
   EventState *what = nullptr;
   State *where = nullptr;
@@ -72,10 +85,38 @@ Status EmulatedQueues::wait(DeviceQueue queue, Event event) {
   return Status();
 }
 
+Status EmulatedQueues::beginCapture(DeviceQueue queue) {
+  State *where = nullptr;
+  MOIRA_RETURN_IF_ERROR(findQueue(queue, where));
+  if (where->captures)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("emulated device: expected a queue that keeps nothing "
+                         "yet, got ",
+                         queue));
+  where->captures = true;
+  return Status();
+}
+
+Result<std::vector<std::function<Status()>>>
+EmulatedQueues::endCapture(DeviceQueue queue) {
+  State *where = nullptr;
+  MOIRA_RETURN_IF_ERROR(findQueue(queue, where));
+  if (!where->captures)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("emulated device: expected a queue that keeps its "
+                         "work, got ",
+                         queue));
+  where->captures = false;
+  return std::exchange(where->captured, {});
+}
+
 Status EmulatedQueues::push(DeviceQueue queue, std::function<Status()> work) {
   State *where = nullptr;
   MOIRA_RETURN_IF_ERROR(findQueue(queue, where));
-  where->items.push_back({Item::Work, std::move(work), 0, 0});
+  if (where->captures)
+    where->captured.push_back(std::move(work));
+  else
+    where->items.push_back({Item::Work, std::move(work), 0, 0});
   return Status();
 }
 
@@ -89,8 +130,10 @@ bool EmulatedQueues::isReady(const State &state) {
 void EmulatedQueues::step(State &state) {
   Item item = std::move(state.items.front());
   state.items.pop_front();
-  if (item.kind == Item::Record)
+  if (item.kind == Item::Record) {
     events[item.event].happened = item.time;
+    events[item.event].time = std::chrono::steady_clock::now();
+  }
   if (item.kind != Item::Work || !state.failure.ok())
     return;
   state.failure = item.work();
@@ -99,6 +142,10 @@ void EmulatedQueues::step(State &state) {
 Status EmulatedQueues::synchronize(DeviceQueue queue) {
   State *wanted = nullptr;
   MOIRA_RETURN_IF_ERROR(findQueue(queue, wanted));
+  if (wanted->captures)
+    return Status(MOIRA_INVALID_ARGUMENT,
+                  concat("emulated device: expected nobody to wait for queue ",
+                         queue, ", which keeps its work"));
   while (!wanted->items.empty()) {
     std::vector<State *> ready;
     for (auto &entry : queues)

@@ -10,6 +10,7 @@
 
 #include "device/Device.h"
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -26,7 +27,11 @@ public:
   Event createEvent();
   Status destroyEvent(Event event);
   Status record(Event event, DeviceQueue queue);
+  /// Of the host's clock: how long the emulation took.
+  Result<double> secondsBetween(Event first, Event second);
   Status wait(DeviceQueue queue, Event event);
+  Status beginCapture(DeviceQueue queue);
+  Result<std::vector<std::function<Status()>>> endCapture(DeviceQueue queue);
   Status push(DeviceQueue queue, std::function<Status()> work);
   Status synchronize(DeviceQueue queue);
 
@@ -40,9 +45,12 @@ private:
   struct State {
     std::deque<Item> items;
     Status failure; ///< the first one; later work is dropped
+    bool captures = false;
+    std::vector<std::function<Status()>> captured;
   };
   struct EventState {
     uint64_t recorded = 0, happened = 0;
+    std::chrono::steady_clock::time_point time;
   };
   Status findQueue(DeviceQueue queue, State *&found);
   Status findEvent(Event event, EventState *&found);

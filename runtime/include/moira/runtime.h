@@ -123,6 +123,8 @@ typedef struct moira_session_options {
   int32_t statistics_steps; /* steps kept for statistics; 0: 256, -1: none */
   int32_t log_level;        /* on stderr: 0 nothing ... 3 everything */
   moira_ranks *ranks;       /* that steps run with; NULL: one rank */
+  const char *device; /* of a program for a GPU: "cuda", "cuda:N", "emulated",
+                         "emulated:80"; NULL or "cpu": the processor */
 } moira_session_options;
 
 /* `options` may be NULL. Parameters that the bundle holds are bound. */
@@ -132,8 +134,11 @@ MOIRA_API int32_t moira_session_create(moira_bundle *bundle,
 /* NULL is legal. */
 MOIRA_API void moira_session_destroy(moira_session *session);
 
-/* Tensors: on the CPU (kDLCPU), compact and row-major (`strides` NULL or
- * equal to that), one lane. Element types: float 16/32/64, bfloat 16, int
+/* Tensors: on the CPU (kDLCPU) or, of inputs and results of steps, on the
+ * session's GPU (kDLCUDA and its number; of the emulated device kDLExtDev),
+ * where nothing under way may write them; inputs of rank 0 are on the CPU, new
+ * results on the GPU where an input is. Compact and row-major (`strides` NULL
+ * or equal to that), one lane. Element types: float 16/32/64, bfloat 16, int
  * 8/32/64, and for i1 one byte per element (kDLUInt 8, or code 6 of newer
  * DLPack headers) of value 0 or 1. */
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <cuda.h>
 #include <fcntl.h>
+#include <functional>
 #include <random>
 #include <sstream>
 #include <unistd.h>
@@ -258,6 +259,22 @@ EXPORTED CUresult cuStreamQuery(CUstream stream) {
 
 EXPORTED CUresult cuStreamDestroy(CUstream stream) {
   delete stream;
+  return CUDA_SUCCESS;
+}
+
+/// Memory of a device is what a test has named so.
+EXPORTED const void *moira_nccl_device_begin = nullptr;
+EXPORTED const void *moira_nccl_device_end = nullptr;
+
+EXPORTED CUresult cuPointerGetAttribute(void *data,
+                                        CUpointer_attribute attribute,
+                                        CUdeviceptr pointer) {
+  const void *place = reinterpret_cast<const void *>(pointer);
+  if (attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE ||
+      std::less<const void *>()(place, moira_nccl_device_begin) ||
+      !std::less<const void *>()(place, moira_nccl_device_end))
+    return CUDA_ERROR_INVALID_VALUE;
+  *static_cast<unsigned *>(data) = CU_MEMORYTYPE_DEVICE;
   return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,7 @@
 // Part of the Moira project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "Compare.h"
+#include "support/Compare.h"
 
 #include "base/Convert.h"
 

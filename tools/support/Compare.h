@@ -3,8 +3,8 @@
 //
 // Comparing what a run computed with what the oracle computed.
 
-#ifndef MOIRA_TOOLS_MOIRA_RUN_COMPARE_H
-#define MOIRA_TOOLS_MOIRA_RUN_COMPARE_H
+#ifndef MOIRA_TOOLS_SUPPORT_COMPARE_H
+#define MOIRA_TOOLS_SUPPORT_COMPARE_H
 
 #include "base/Types.h"
 
@@ -60,4 +60,4 @@ Choices checkEqual(const std::string &name, const runtime::TensorView &expected,
 
 } // namespace moira::tools
 
-#endif // MOIRA_TOOLS_MOIRA_RUN_COMPARE_H
+#endif // MOIRA_TOOLS_SUPPORT_COMPARE_H
