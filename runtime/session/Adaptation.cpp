@@ -15,6 +15,10 @@ using namespace moira::runtime;
 // Decisions
 //===----------------------------------------------------------------------===//
 
+static int64_t sumOf(const std::vector<int32_t> &counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t(0));
+}
+
 /// What the ranks told in a layer in step `step`; before the first step, none.
 SharedStep Adaptation::recordOf(const Layer &layer, int64_t step) const {
   SharedStep record;
@@ -24,10 +28,16 @@ SharedStep Adaptation::recordOf(const Layer &layer, int64_t step) const {
     return record;
   record.counts = layer.counts.data();
   // With lag 0 the rows are there when somebody decides.
-  if (announced >= 0 && wanted.selection.lag == 1)
+  if (announced >= 0 && wanted.selection.lag == 1) {
     record.nextRows =
         announced *
         std::max<int64_t>(entry.layers[&layer - layers.data()].topK, 1);
+    // Padding grows with them.
+    int64_t rows = layer.hasTravelled ? layer.paddedRows : layer.rows;
+    if (!layer.padded.empty() && rows > 0)
+      record.nextRows = int64_t(double(record.nextRows) *
+                                double(sumOf(layer.counts)) / double(rows));
+  }
   record.variants = layer.variants.data();
   record.programs = layer.programs.data();
   if (step > 0) {
@@ -187,10 +197,6 @@ int Adaptation::variant(int64_t rows) const {
       least = int(v);
   }
   return best >= 0 ? best : least;
-}
-
-static int64_t sumOf(const std::vector<int32_t> &counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t(0));
 }
 
 //===----------------------------------------------------------------------===//

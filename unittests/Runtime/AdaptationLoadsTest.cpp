@@ -80,6 +80,21 @@ TEST(AdaptationLoads, PaddingThatTravelsTakesThePlaceOfRows) {
   EXPECT_EQ(told.expected(), expectedOf({{2000, 0}}));
 }
 
+/// Who announces tokens knows nothing of padding: it grows with them.
+TEST(AdaptationLoads, AnnouncedTokensAreOfRowsNotOfPadding) {
+  for (int64_t times : {1, 2}) {
+    Told told(byModel());
+    ASSERT_OK(told.step(2, 2000));
+    told.adaptation->announce(times * 2 * P::ranks * P::experts);
+    EXPECT_EQ(told.expected(), expectedOf({{int32_t(2000 * times), 0}}));
+  }
+  Told later(byModel());
+  ASSERT_OK(later.step(2, 2000));
+  ASSERT_OK(later.step(4)); // sends none
+  later.adaptation->announce(2 * P::ranks * P::experts);
+  EXPECT_EQ(later.expected(), expectedOf({{2000, 0}}));
+}
+
 /// Where weights travel, no group does: padding is as it was last, by rows.
 TEST(AdaptationLoads, PaddingIsKnownInStepsThatSendNoRows) {
   EXPECT_EQ(expectedOf({{2, 2000}, {4, 0}}), expectedOf({{4000, 0}}));
