@@ -70,7 +70,7 @@ static GroupedCase rows(GPUStyle style) {
 
 static GroupedCase transposed(GPUStyle style) {
   GroupedCase grouped = rows(style);
-  grouped.layout = moe::WeightLayout::KN;
+  grouped.layout = mlir::moe::WeightLayout::KN;
   return grouped;
 }
 
@@ -84,11 +84,41 @@ static GroupedCase gated(GPUStyle style) {
   return grouped;
 }
 
-static GroupedCase contraction() {
-  GroupedCase grouped = rows(GPUStyle::CpAsync);
+static GroupedCase contraction(GPUStyle style) {
+  GroupedCase grouped = rows(style);
   grouped.contraction = true;
   grouped.sizes = {70, 0, 130};
   grouped.k = 72;
+  // More steps than stages here too.
+  if (style == GPUStyle::Warpgroup) {
+    grouped.sizes = {70, 0, 300};
+    grouped.schedule.stages = 2;
+  }
+  return grouped;
+}
+
+/// Blocks of the contraction that are chains.
+static GroupedCase chains() {
+  GroupedCase grouped = rows(GPUStyle::CpAsync);
+  grouped.layout = moe::WeightLayout::TransposedPanels;
+  grouped.chains = 4;
+  grouped.schedule.tileN = 32;
+  return grouped;
+}
+
+static GroupedCase decode() {
+  GroupedCase grouped = rows(GPUStyle::CpAsync);
+  grouped.sizes = {1, 0, 16, 3};
+  grouped.schedule = {GPUStyle::CpAsync, 16, 64, 64, 4, 1, 4};
+  return grouped;
+}
+
+static GroupedCase simt(bool isContraction) {
+  GroupedCase grouped = rows(GPUStyle::CpAsync);
+  grouped.sizes = {30, 0, 70};
+  grouped.k = 80;
+  grouped.contraction = isContraction;
+  grouped.schedule = {GPUStyle::Simt, 64, 64, 16, 3, 2, 2};
   return grouped;
 }
 
@@ -106,10 +136,15 @@ static const std::vector<Subject> &subjects() {
       {"cp-async", grouped(rows(GPUStyle::CpAsync))},
       {"cp-async-kn", grouped(transposed(GPUStyle::CpAsync))},
       {"cp-async-gated", grouped(gated(GPUStyle::CpAsync))},
-      {"cp-async-contraction", grouped(contraction())},
+      {"cp-async-contraction", grouped(contraction(GPUStyle::CpAsync))},
+      {"cp-async-chains", grouped(chains())},
+      {"cp-async-decode", grouped(decode())},
+      {"simt", grouped(simt(/*isContraction=*/false))},
+      {"simt-contraction", grouped(simt(/*isContraction=*/true))},
       {"warpgroup", grouped(rows(GPUStyle::Warpgroup))},
       {"warpgroup-kn", grouped(transposed(GPUStyle::Warpgroup))},
       {"warpgroup-gated", grouped(gated(GPUStyle::Warpgroup))},
+      {"warpgroup-contraction", grouped(contraction(GPUStyle::Warpgroup))},
   };
   return all;
 }
