@@ -82,8 +82,8 @@ struct Session::Impl {
   Status agreeOnMove(const std::vector<std::vector<int32_t>> &tables);
   Status agreeOnProposal(int entry, int64_t layer,
                          const std::optional<std::vector<int32_t>> &table);
-  Result<std::vector<SlotMove>>
-  movesOf(int row, const std::vector<int32_t> &after);
+  Result<std::vector<SlotMove>> movesOf(int row,
+                                        const std::vector<int32_t> &after);
   Status checkStaging(const std::vector<std::vector<int32_t>> &tables);
   std::vector<std::pair<void *, int64_t>> keptOf(int row);
   Status moveRow(int row, const std::vector<int32_t> &after);
