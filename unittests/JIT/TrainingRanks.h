@@ -148,11 +148,11 @@ struct Ranks {
     });
     return y;
   }
-  void train(int seed) {
+  void train(int seed, double rate = 0.01) {
     forward(seed, /*accumulate=*/true);
     onAll([&](int rank) {
       UpdateOptions options;
-      options.learningRate = 0.01;
+      options.learningRate = rate;
       options.weightDecay = 0.1;
       return sessions[rank]->update(options);
     });

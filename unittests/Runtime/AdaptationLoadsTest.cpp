@@ -107,9 +107,12 @@ TEST(AdaptationLoads, PaddingIsKnownInStepsThatSendNoRows) {
 
 TEST(AdaptationLoads, WithinAStepPaddingIsThatOfTheLast) {
   Told padded(byModel(0)), plain(byModel(0)), same(byModel(0));
+  // The first step chooses the variant of the second one.
   ASSERT_OK(padded.step(2, 2000));
   ASSERT_OK(padded.step(4));
+  ASSERT_OK(plain.step(2));
   ASSERT_OK(plain.step(4));
+  ASSERT_OK(same.step(2000));
   ASSERT_OK(same.step(4000));
   EXPECT_EQ(padded.adaptation->decision(0).seconds,
             same.adaptation->decision(0).seconds);
