@@ -176,6 +176,7 @@ TEST_P(GroupedMatmul, GradientOfWeights) {
                         {100, 70, 1},
                         {17, 33, 1},
                         {5, 40, 1},
+                        {48, 96, 1},
                         {1, 1, 1},
                         {530, 130, 1}})
     checkGradientOfWeights(d, "f32");

@@ -93,13 +93,13 @@ void mlir::moe::detail::emitStageRows(LoopBuilder &b, const TileFormat &format,
 // Transposes
 //===----------------------------------------------------------------------===//
 
-/// `lanes` elements of a row of a matrix, 0 beyond its columns, from a column
-/// on that is a multiple of `lanes`.
+/// `lanes` elements of a row of a matrix, 0 beyond its columns. Nothing beyond
+/// them is read: more than the end of a row may lie past the end of memory.
 static Value loadRow(LoopBuilder &b, Value source, Value row, Value column,
-                     int64_t lanes) {
+                     int64_t lanes, bool isInside) {
   auto type = cast<MemRefType>(source.getType());
   auto vector = VectorType::get({lanes}, type.getElementType());
-  if (type.getDimSize(1) % lanes == 0)
+  if (isInside)
     return b.make<vector::LoadOp>(vector, source, ValueRange{row, column});
   Value left =
       b.maximum(b.sub(b.index(type.getDimSize(1)), column), b.index(0));
@@ -113,12 +113,12 @@ static Value loadRow(LoopBuilder &b, Value source, Value row, Value column,
 /// One step of a block of a matrix: a row widened, or two rows as pairs.
 static Value loadStep(LoopBuilder &b, const TileFormat &format,
                       const MatrixBlock &block, Value step, Value column,
-                      int64_t part) {
+                      int64_t part, bool isInside) {
   Value last = b.sub(block.rows, b.index(1));
   auto load = [&](Value row) {
     // The row beyond the last, of a pair, is read but not used.
     Value at = b.add(block.row, b.minimum(row, last));
-    return loadRow(b, block.source, at, column, part);
+    return loadRow(b, block.source, at, column, part, isInside);
   };
   if (!format.pairs)
     return b.toReal(format.accumulator, load(step));
@@ -144,13 +144,19 @@ void mlir::moe::detail::emitStageSteps(LoopBuilder &b, const TileFormat &format,
     size = 2;
     type = VectorType::get({size * part}, to.getElementType());
   }
+  // A block of fixed width is one of several that may end beyond the columns;
+  // others are as long as columns are left.
+  int64_t wholeBlock = getConstantIntValue(count).value_or(part);
+  bool isInside =
+      wholeBlock % part == 0 &&
+      cast<MemRefType>(block.source.getType()).getDimSize(1) % wholeBlock == 0;
   b.loop(b.index(0), range.steps, [&](Value step) {
     Value at = b.add(place.offset, b.mul(step, place.stride));
     b.loop(
         b.index(0), count,
         [&](Value c) {
           Value value = loadStep(b, format, block, b.add(range.begin, step),
-                                 b.add(block.column, c), part);
+                                 b.add(block.column, c), part, isInside);
           if (format.pairs)
             value = b.make<vector::BitCastOp>(type, value);
           vector::StoreOp::create(
