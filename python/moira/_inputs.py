@@ -91,8 +91,6 @@ def _from_torch(tensor, what, policy, writable):
         device = (_abi.CPU, 0)
     elif tensor.device.type == "cuda":
         device = (_abi.CUDA, tensor.device.index)
-        # The session has a queue of its own, which waits for nobody's stream.
-        torch.cuda.current_stream(tensor.device).synchronize()
     else:
         raise invalid(f"{what}: expected a tensor on the cpu or a cuda device, "
                       f"got one on {tensor.device}")
@@ -111,6 +109,9 @@ def _from_torch(tensor, what, policy, writable):
                           f"write to, but {why}")
         report_copy(what, why, policy)
         tensor = tensor.resolve_neg().contiguous()
+    if device[0] == _abi.CUDA:
+        # The session has a queue of its own, which waits for nobody's stream.
+        torch.cuda.current_stream(tensor.device).synchronize()
     return View(tensor.data_ptr(), dtype, tuple(tensor.shape), tensor, "torch",
                 device)
 

@@ -238,13 +238,14 @@ Result<bool> Adaptation::gathered(size_t index,
   for (uint64_t &mine : layer.variants)
     mine |= uint64_t(1) << chosen.variant;
   Result<Decision> decision = deciders[index]->decide(record);
+  if (decision.ok()) {
+    if (chosen.trial())
+      decision->reason = chosen.reason;
+    apply(layer, record, *decision, done); // logs the record as it is
+  }
   for (int rank = 0; rank < ranks.ranks; ++rank)
     layer.variants[rank] = groupsThatRun(records[rank].variants);
-  if (!decision.ok())
-    return decision.status();
-  if (chosen.trial())
-    decision->reason = chosen.reason;
-  apply(layer, record, *decision, done);
+  MOIRA_RETURN_IF_ERROR(decision.status());
   MOIRA_RETURN_IF_ERROR(std::exchange(logFailure, Status()));
   return true;
 }
@@ -278,10 +279,25 @@ void Adaptation::pad(Layer &layer) {
 void Adaptation::finish(bool succeeded, int64_t number,
                         const std::vector<double> &seconds, bool more) {
   if (!succeeded) {
-    // With lag 0 some ranks may have decided, others not: all begin again, with
-    // what they were told to begin with.
+    // Some ranks may have seen rows travel, others not.
+    for (Layer &layer : layers) {
+      layer.padded.clear();
+      layer.paddedRows = 0;
+      layer.rows = -1;
+      layer.hasTravelled = false;
+    }
+    // With lag 0 some may have decided, others not: all begin again, with what
+    // they were told to begin with.
     if (wanted.selection.lag == 0) {
       decided = done - 1;
+      chosen = EntryChoice::Choice();
+      for (Layer &layer : layers) {
+        layer.decision = Decision();
+        layer.decision.candidate = wanted.selection.fixed;
+        const LayerPlan &plan = candidates()[wanted.selection.fixed].plan;
+        layer.plan = {plan.degree, plan.exchange, {}};
+        layer.variants.assign(ranks.ranks, ~uint64_t(0));
+      }
       if (wanted.replay.empty())
         logFailure = makeDeciders();
       if (!loaded.empty() && logFailure.ok())
@@ -362,5 +378,9 @@ Status Adaptation::setPlacement(size_t index,
   if (!layers[index].recorder)
     return Status();
   layers[index].recorder->addPlacement(data);
-  return writeLog(layers[index]);
+  // The move has happened on all ranks: the next step fails, on all.
+  if (Status written = writeLog(layers[index]);
+      !written.ok() && logFailure.ok())
+    logFailure = std::move(written);
+  return Status();
 }

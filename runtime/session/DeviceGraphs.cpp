@@ -70,6 +70,7 @@ Result<bool> DeviceStep::beginWork(const std::vector<int64_t> &head,
     return false;
   if (!kept->graph) {
     kept->results.clear();
+    loadsKept = 0;
     MOIRA_RETURN_IF_ERROR(gpu->beginCapture(queue));
     captures = true;
     return false;
@@ -87,8 +88,14 @@ Result<bool> DeviceStep::beginWork(const std::vector<int64_t> &head,
 }
 
 Status DeviceStep::endWork(bool failed) {
-  if (!captures)
+  if (!captures) {
+    // A first run that has failed says nothing of later ones.
+    if (failed && kept && !kept->graph) {
+      graphs.remove(kept);
+      kept = nullptr;
+    }
     return Status();
+  }
   captures = false;
   auto made = gpu->endCapture(queue);
   if (!failed && made.ok()) {
@@ -112,16 +119,30 @@ void DeviceStep::noteHost() {
     kept->isFixed = false;
 }
 
+/// Memory for what a routing counts, from the step before the one that is
+/// captured: a driver allocates nothing meanwhile.
+Status DeviceStep::reserveLoads(int64_t layer, int64_t experts) {
+  StepGraph::Loads own;
+  own.layer = layer;
+  own.experts = experts;
+  MOIRA_RETURN_IF_ERROR(grow(own.memory, MemoryKind::Workspace,
+                             2 * experts * int64_t(sizeof(int32_t))));
+  kept->loads.push_back(std::move(own));
+  return Status();
+}
+
 /// Lets the graph keep what a routing has counted.
 Status DeviceStep::keepLoads(int64_t layer, int64_t experts,
                              const int32_t *counts, const int32_t *sizes) {
   int64_t bytes = experts * int64_t(sizeof(int32_t));
-  StepGraph::Loads own;
-  own.layer = layer;
-  own.experts = experts;
-  MOIRA_RETURN_IF_ERROR(grow(own.memory, MemoryKind::Workspace, 2 * bytes));
-  auto *data = static_cast<char *>(own.memory.data());
-  kept->loads.push_back(std::move(own));
+  if (loadsKept == kept->loads.size() ||
+      kept->loads[loadsKept].layer != layer ||
+      kept->loads[loadsKept].experts != experts)
+    return Status(MOIRA_FAILED,
+                  concat("loads of layer ", layer,
+                         ": expected those of the step before, with the same "
+                         "sizes and addresses, got others"));
+  auto *data = static_cast<char *>(kept->loads[loadsKept++].memory.data());
   MOIRA_RETURN_IF_ERROR(gpu->copyWithin(data, counts, bytes, queue));
   return gpu->copyWithin(data + bytes, sizes, bytes, queue);
 }

@@ -280,6 +280,9 @@ Status DeviceStep::updateParameters(const ParameterTable &parameters) {
 Status DeviceStep::begin(const EntrySpec &entry,
                          const std::vector<TensorView> &inputs,
                          std::vector<moira_buffer> &buffers) {
+  if (captures) // an exception has left a step
+    (void)endWork(/*failed=*/true);
+  kept = nullptr;
   launchCount = waitCount = 0;
   deviceSeconds = 0;
   outputCount = 0;
@@ -327,6 +330,8 @@ Status DeviceStep::noteLoads(int64_t layer, int64_t experts,
                   concat("loads: expected 0 or more experts, got ", experts));
   if (captures)
     return keepLoads(layer, experts, counts, sizes);
+  if (kept && !kept->graph)
+    MOIRA_RETURN_IF_ERROR(reserveLoads(layer, experts));
   loads.emplace_back();
   Loads &noted = loads.back();
   noted.layer = layer;

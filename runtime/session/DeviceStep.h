@@ -121,6 +121,7 @@ private:
                              const std::vector<ResultTensor> &results);
   /// The step is more than work of the device.
   void noteHost();
+  Status reserveLoads(int64_t layer, int64_t experts);
   Status keepLoads(int64_t layer, int64_t experts, const int32_t *counts,
                    const int32_t *sizes);
   Status readLoads();
@@ -155,6 +156,7 @@ private:
   StepGraphs graphs;
   StepGraph *kept = nullptr; ///< of the step that runs
   bool captures = false;     ///< what is queued goes into `kept`
+  size_t loadsKept = 0;      ///< of those that `kept` has memory for
   std::deque<Loads> loads;   ///< does not move while copies are under way
   std::deque<int64_t> numbers;
   std::deque<std::vector<int32_t>> counts; ///< on their way

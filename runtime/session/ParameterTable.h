@@ -67,6 +67,10 @@ public:
   /// The bytes of a bound parameter to change them; counts as a new version.
   /// What the program holds is copied first.
   Result<void *> change(int parameter);
+  /// What `change` and `write` would allocate for that copy.
+  int64_t bytesToCopy(int parameter) const {
+    return storages[parameter].data() ? 0 : specs[parameter].packedBytes();
+  }
   /// Grows with every change of any parameter, and of one.
   uint64_t version() const { return changes; }
   /// Counts every parameter as changed, though none has.

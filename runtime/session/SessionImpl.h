@@ -178,6 +178,11 @@ struct Session::Impl {
 /// Checks tensors against a signature; `what` is "input" or "gradient of".
 Status checkInputs(const EntrySpec &spec, const std::vector<TensorView> &inputs,
                    bool needData);
+/// Memory of a GPU is for sessions that run on it, and numbers are read by the
+/// host.
+Status checkPlaces(bool hasDevice, const EntrySpec &spec,
+                   const std::vector<TensorView> &inputs,
+                   const std::vector<ResultTensor> &results);
 /// Makes `results` as many as `count` where it is empty, and checks the
 /// caller's own.
 Status checkResults(const EntrySpec &spec, int64_t count,

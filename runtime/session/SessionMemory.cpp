@@ -165,6 +165,8 @@ Result<int64_t> Session::predictPeak(const std::string &entry,
       impl->checkRanks(spec).within(concat("entry '", entry, "'")));
   MOIRA_RETURN_IF_ERROR(checkInputs(spec, inputs, /*needData=*/false)
                             .within(concat("entry '", entry, "'")));
+  MOIRA_RETURN_IF_ERROR(checkPlaces(bool(impl->device), spec, inputs, {})
+                            .within(concat("entry '", entry, "'")));
   StepPlan &plan = impl->choosePlan(*found, inputs);
   if (impl->adaptations[*found] && impl->adaptations[*found]->decides())
     MOIRA_RETURN_IF_ERROR(impl->followAdaptation(*found, plan));

@@ -73,7 +73,7 @@ Session::Impl::movesOf(int row, const std::vector<int32_t> &after) {
 /// pass the memory limit. docs/placement.md has the formula.
 Status
 Session::Impl::checkStaging(const std::vector<std::vector<int32_t>> &tables) {
-  int64_t most = 0;
+  int64_t most = 0, copies = 0;
   for (size_t i = 0; i < tables.size(); ++i) {
     int row = static_cast<int>(i);
     if (tables[i] == parameters.table(row))
@@ -82,18 +82,20 @@ Session::Impl::checkStaging(const std::vector<std::vector<int32_t>> &tables) {
     if (!moves.ok())
       return moves.status();
     int64_t slotBytes = manifest.parameters[row].packedSliceBytes;
+    copies += parameters.bytesToCopy(row);
     for (auto [data, bytes] : keptOf(row))
       slotBytes = std::max(slotBytes, bytes);
     most =
         std::max(most, countArriving(*moves, step.context()->rank) * slotBytes);
   }
-  int64_t peak = account->figures().total() + most;
+  int64_t peak = account->figures().total() + copies + most;
   if (account->limit() == 0 || peak <= account->limit())
     return Status();
   return Status(MOIRA_OUT_OF_MEMORY,
                 concat("expected a peak within the memory limit of ",
                        account->limit(), " bytes, got a predicted peak of ",
-                       peak, " bytes (slots that arrive ", most, ")"));
+                       peak, " bytes (slots that arrive ", most, ", copies ",
+                       copies, ")"));
 }
 
 /// Moves one row's slots, and what belongs to them, to another table.

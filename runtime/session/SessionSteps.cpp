@@ -42,11 +42,9 @@ void Session::Impl::noteTraffic() {
   }
 }
 
-/// Memory of a GPU is for sessions that run on it, and numbers are read by the
-/// host.
-static Status checkPlaces(bool hasDevice, const EntrySpec &spec,
-                          const std::vector<TensorView> &inputs,
-                          const std::vector<ResultTensor> &results) {
+Status runtime::checkPlaces(bool hasDevice, const EntrySpec &spec,
+                            const std::vector<TensorView> &inputs,
+                            const std::vector<ResultTensor> &results) {
   auto refuse = [](const std::string &what) {
     return Status(MOIRA_INVALID_ARGUMENT,
                   what + ": expected memory of the host, got memory of a GPU");

@@ -133,7 +133,6 @@ Result<Timing> tools::measureCase(const MeasuredCase &measured, int warmUps,
   DeviceTensors tensors(*device);
   std::vector<TensorView> inputs;
   for (size_t i = 0; i < measured.inputs.size(); ++i) {
-    // Numbers are the host's.
     Result<TensorView> made = tensors.make(measured.inputs[i], i);
     if (!made.ok())
       return made.status();

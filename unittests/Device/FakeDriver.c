@@ -90,6 +90,8 @@ EXPORT int cuMemAlloc_v2(unsigned long long *memory, size_t bytes) {
   }
   if (!bytes)
     return 1;
+  if (fakeCapturing)
+    return 900; /* as drivers do in mode 1 */
   ++fakeAllocations;
   *memory = (unsigned long long)(uintptr_t)malloc(bytes);
   return 0;

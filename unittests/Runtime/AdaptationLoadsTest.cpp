@@ -143,6 +143,36 @@ TEST(AdaptationLoads, ALoadedTableOutlivesAFailedStep) {
   EXPECT_OK(told.step(3));
 }
 
+/// A step may fail when some ranks know its loads and others do not: what they
+/// run next, and what they decide from, is alike.
+TEST(AdaptationLoads, AFailedStepLeavesNothingThatOthersLack) {
+  for (int lag : {0, 1}) {
+    Told knows(byModel(lag)), lacks(byModel(lag));
+    for (Told *told : {&knows, &lacks})
+      for (int32_t rows : {2, 3, 4})
+        ASSERT_OK(told->step(rows, 2000));
+    ASSERT_OK(knows.step(900, 90000, 1e-3, /*succeeds=*/false));
+    ASSERT_OK(lacks.adaptation->next());
+    lacks.adaptation->finish(false, lacks.number++, {0, 0}, false);
+    for (int32_t rows : {700, 4, 4}) {
+      for (Told *told : {&knows, &lacks})
+        ASSERT_OK(told->adaptation->next());
+      EXPECT_EQ(knows.adaptation->variant(8), lacks.adaptation->variant(8));
+      for (int layer = 0; layer < P::layers; ++layer) {
+        const AdaptedPlan &one = knows.adaptation->plan(layer),
+                          &other = lacks.adaptation->plan(layer);
+        EXPECT_EQ(one.degree, other.degree) << lag;
+        EXPECT_EQ(one.exchange, other.exchange) << lag;
+        EXPECT_EQ(one.shadows, other.shadows) << lag;
+        EXPECT_EQ(knows.adaptation->decision(layer).seconds,
+                  lacks.adaptation->decision(layer).seconds);
+      }
+      for (Told *told : {&knows, &lacks})
+        ASSERT_OK(told->step(rows));
+    }
+  }
+}
+
 TEST(AdaptationLoads, ExplanationsAreMadeWhenTheyAreAskedFor) {
   Told told(byModel());
   size_t all = told.adaptation->candidates().size();

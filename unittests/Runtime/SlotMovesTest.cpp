@@ -178,7 +178,7 @@ TEST(SlotMoves, MovesCountTheirMemory) {
       EXPECT_NE(status.message.find(concat(
                     "expected a peak within the memory limit of ", needed - 1,
                     " bytes, got a predicted peak of ", needed,
-                    " bytes (slots that arrive ", 2 * rowBytes, ")")),
+                    " bytes (slots that arrive ", 2 * rowBytes, ", copies 0)")),
                 std::string::npos)
           << status.message;
       // Nothing has moved, nothing is lost.

@@ -133,6 +133,9 @@ LogicalResult moe::checkKernel(const GroupedKernel &kernel, Report report) {
   if (kernel.weights < 1 || (kernel.contraction && kernel.weights != 1))
     return report() << "expected one sum in mode contraction, got "
                     << kernel.weights;
+  if (kernel.chained && kernel.chains > 1)
+    return report() << "expected chained products with k in one block, got "
+                    << kernel.chains << " blocks";
   if (kernel.contraction && kernel.hasPanels())
     return report() << "expected a row-major result in mode contraction, got "
                        "panels";

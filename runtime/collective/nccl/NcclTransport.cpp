@@ -195,6 +195,9 @@ Status NcclTransport::post(const Batch &batch) {
   Result<bool> ready = isReady();
   if (!ready.ok())
     return ready.status();
+  // The thread of a queue is another one than that which has connected.
+  MOIRA_RETURN_IF_ERROR(
+      give(library.check(library.setContext(context), "cuCtxSetCurrent")));
   onHost = onDevice = Batch();
   auto share = [this](const std::vector<Message> &from,
                       std::vector<Message> Batch::*side) {
@@ -213,9 +216,6 @@ Status NcclTransport::post(const Batch &batch) {
   // A group of nothing is legal, but no rank waits for it.
   if (onDevice.sends.empty() && onDevice.receives.empty())
     return Status();
-  // The thread of a queue is another one than that which has connected.
-  MOIRA_RETURN_IF_ERROR(
-      give(library.check(library.setContext(context), "cuCtxSetCurrent")));
   pending = true;
   return give(postGroup(onDevice));
 }

@@ -159,8 +159,9 @@ def peers(device, deadline, results, wanted):
         if done.returncode:
             results["peers_skipped"] = done.stderr.strip()[-400:]
     except subprocess.TimeoutExpired as error:
-        out = error.stdout or b""
-        results["peers"] = lines_of(out.decode())
+        out = error.stdout or ""  # bytes in some versions of Python
+        results["peers"] = lines_of(
+            out if isinstance(out, str) else out.decode())
         results["peers_skipped"] = "no time left"
     for line in results["peers"]:
         print(json.dumps(line), flush=True)

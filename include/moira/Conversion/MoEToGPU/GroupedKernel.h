@@ -50,7 +50,8 @@ struct GroupedKernel {
   /// Columns of a panel, where the layout has panels.
   int64_t panelWidth = 0;
   /// Blocks of N that panels are packed in, and blocks of K that are summed as
-  /// chains of their own (#moe.hidden). One of them is 1.
+  /// chains of their own (#moe.hidden). One of them is 1, and
+  /// chained products have one.
   int64_t columnBlocks = 1, chains = 1;
   /// Mode `contraction`: result `[E, N, K]` from rows `[R, N]` and `[R, K]`.
   bool contraction = false;

@@ -50,10 +50,14 @@ LogicalResult mlir::moe::detail::verifyHiddenPlaces(Operation *op,
   for (auto [i, place] : llvm::enumerate(places)) {
     if (!place)
       continue;
-    auto type = cast<ShapedType>(expert.getPerExpert()[i].getType());
-    int64_t dim = place->dim + 1; // behind the experts
-    if (dim >= type.getRank() || place->parts < 1 || type.isDynamicDim(dim) ||
-        type.getDimSize(dim) % place->parts != 0)
+    // Attributes may be verified before the types of operands.
+    auto type = dyn_cast<ShapedType>(expert.getPerExpert()[i].getType());
+    if (!type || !type.hasRank())
+      continue;
+    int64_t dim = place->dim; // behind the experts
+    if (dim >= type.getRank() - 1 || place->parts < 1 ||
+        type.isDynamicDim(dim + 1) ||
+        type.getDimSize(dim + 1) % place->parts != 0)
       return op->emitOpError("expected in '")
              << kHiddenPlacesAttrName
              << "' a static dim of whole parts for per-expert operand #" << i
