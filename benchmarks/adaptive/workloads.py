@@ -58,7 +58,7 @@ def workloads(quick, tiny=False):
     if os.path.exists(recorded) and not quick:
         list_.append(Workload("recorded-training", "training.mlir",
                               [*training, "--loads", recorded + ":10"], [1],
-                              adapt, even))
+                              [*adapt, "--rebalance", "50"], even))
     return [*list_, Workload("sizes", "sizes.mlir", sizes, seeds)]
 
 
@@ -186,7 +186,8 @@ def measure(runner, workload):
             "best_fixed_with_shadows": judged[0]["best_fixed_with_shadows"],
             "speedup": speedup, "speedup_half_interval": half,
             "regret": regret, "regret_half_interval": regret_half,
-            "balanced": balanced, "runs": judged, "check": check(runner, workload, judged[0])}
+            "balanced": balanced, "runs": judged,
+            "check": check(runner, workload, judged[0])}
 
 
 def balance(runner, workload, judged):
