@@ -24,9 +24,10 @@ const Layout layouts[] = {{2, 1, 0, false}, {4, 0, 0, true},  {8, 1, 0, true},
                           {2, 1, 1, true},  {16, 1, 0, true}, {16, 2, 0, false},
                           {16, 0, 0, true}};
 
-TEST(Checkpoint, GoesOnWithOtherRanks) {
+/// Trains and saves rows of `width` on one rank, and goes on with each layout.
+static void goOnWithOtherRanks(int64_t width, llvm::ArrayRef<Layout> others) {
   Folder one;
-  Ranks trained(layer(1, 1), 1);
+  Ranks trained(layer(1, 1, 0, width), 1);
   trained.bind();
   trained.train(1);
   trained.train(2);
@@ -35,20 +36,21 @@ TEST(Checkpoint, GoesOnWithOtherRanks) {
   std::map<std::string, std::string> saved = tensorsOf(one.name());
   // The names and shapes of the program's own checkpoint, and states beside.
   EXPECT_EQ(saved.size(), 3u * (1 + 3 * 8));
-  EXPECT_EQ(
-      saved.count("model.layers.0.block_sparse_moe.gate.weight f32[8, 64]"), 1u)
+  EXPECT_EQ(saved.count("model.layers.0.block_sparse_moe.gate.weight f32[8, " +
+                        std::to_string(width) + "]"),
+            1u)
       << saved.rbegin()->first;
   trained.train(4);
   Folder after;
   trained.save(after.name(), false);
   std::map<std::string, std::string> goneOn = tensorsOf(after.name());
 
-  for (const Layout &layout : layouts) {
+  for (const Layout &layout : others) {
     SCOPED_TRACE(testing::Message()
                  << layout.ranks << " ranks, r " << layout.copies << ", "
                  << layout.spare << " spare");
-    Ranks ranks(layer(layout.ranks, layout.copies, layout.spare), layout.ranks,
-                layout.permuted);
+    Ranks ranks(layer(layout.ranks, layout.copies, layout.spare, width),
+                layout.ranks, layout.permuted);
     ranks.restore(one.name());
     // What was loaded is what was saved, and computes the same.
     for (bool sharded : {false, true}) {
@@ -79,6 +81,15 @@ TEST(Checkpoint, GoesOnWithOtherRanks) {
       }
     }
   }
+}
+
+TEST(Checkpoint, GoesOnWithOtherRanks) {
+  goOnWithOtherRanks(features, layouts);
+}
+
+/// Rows that no vector and no number of ranks divides.
+TEST(Checkpoint, GoesOnWithRowsThatNothingDivides) {
+  goOnWithOtherRanks(61, {{4, 1, 1, true}, {16, 2, 0, true}});
 }
 
 TEST(Checkpoint, NormsDoNotDependOnRanks) {

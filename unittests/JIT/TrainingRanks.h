@@ -17,10 +17,12 @@
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <regex>
 #include <thread>
 
 namespace moira::test {
@@ -42,13 +44,15 @@ using runtime::UpdateOptions;
 
 inline constexpr int64_t features = 64, tokens = 37;
 
-/// A layer of 8 experts for `ranks` ranks; results of runs with the same number
-/// of hidden blocks agree bit for bit.
-inline std::shared_ptr<const Program> layer(int ranks, int copies,
-                                            int spare = 0) {
-  static std::map<std::tuple<int, int, int>, std::shared_ptr<const Program>>
+/// A layer of 8 experts for `ranks` ranks, with rows of `width`; results of
+/// runs with the same number of hidden blocks agree bit for bit.
+inline std::shared_ptr<const Program>
+layer(int ranks, int copies, int spare = 0, int64_t width = features) {
+  static std::map<std::tuple<int, int, int, int64_t>,
+                  std::shared_ptr<const Program>>
       compiled;
-  std::shared_ptr<const Program> &program = compiled[{ranks, copies, spare}];
+  std::shared_ptr<const Program> &program =
+      compiled[{ranks, copies, spare, width}];
   if (program)
     return program;
   JitOptions options;
@@ -61,7 +65,18 @@ inline std::shared_ptr<const Program> layer(int ranks, int copies,
   options.pipeline.packGradients = true;
   options.pipeline.updates = {"adamw"};
   options.pipeline.rowClasses = {mlir::moe::RowClass::Prefill};
-  return program = compileFile("examples/mixtral/tiny.mlir", options);
+  const std::string file = "examples/mixtral/tiny.mlir";
+  if (width == features)
+    return program = compileFile(file, options);
+  auto text = llvm::MemoryBuffer::getFile(MOIRA_SOURCE_DIR "/" + file);
+  EXPECT_TRUE(bool(text)) << file;
+  if (!text)
+    return nullptr;
+  return program = compileProgram(
+             std::regex_replace((*text)->getBuffer().str(),
+                                std::regex(std::to_string(features)),
+                                std::to_string(width)),
+             options);
 }
 
 inline std::vector<float> fractions(int64_t count, int seed) {
@@ -78,6 +93,8 @@ struct Ranks {
       : program(program), count(program ? count : 0) {
     if (!program)
       return;
+    const runtime::Manifest &manifest = program->manifest();
+    width = manifest.entries[manifest.mainEntry()].inputs[0].shape[1];
     auto ends = makeInProcess(count);
     for (auto &end : ends) {
       SessionOptions options;
@@ -125,25 +142,25 @@ struct Ranks {
   }
   /// Forward; the results of all tokens.
   std::vector<float> forward(int seed, bool accumulate = false) {
-    std::vector<float> x = fractions(tokens * features, seed);
-    std::vector<float> dy = fractions(tokens * features, seed + 100);
-    std::vector<float> y(tokens * features);
+    std::vector<float> x = fractions(tokens * width, seed);
+    std::vector<float> dy = fractions(tokens * width, seed + 100);
+    std::vector<float> y(tokens * width);
     onAll([&](int rank) -> Status {
       auto [begin, rows] = rowsOf(rank);
-      Shape shape{rows, features};
+      Shape shape{rows, width};
       std::vector<ResultTensor> results, ofInputs;
       std::shared_ptr<const Residuals> handle;
       MOIRA_RETURN_IF_ERROR(sessions[rank]->forward(
-          "main", {{DataType::F32, shape, x.data() + begin * features}},
-          results, handle));
+          "main", {{DataType::F32, shape, x.data() + begin * width}}, results,
+          handle));
       if (rows > 0)
-        std::memcpy(y.data() + begin * features, results[0].data,
-                    rows * features * sizeof(float));
+        std::memcpy(y.data() + begin * width, results[0].data,
+                    rows * width * sizeof(float));
       if (!accumulate)
         return Status();
       sessions[rank]->zeroGradients();
       return sessions[rank]->accumulate(
-          *handle, {{DataType::F32, shape, dy.data() + begin * features}},
+          *handle, {{DataType::F32, shape, dy.data() + begin * width}},
           ofInputs);
     });
     return y;
@@ -191,6 +208,7 @@ struct Ranks {
   }
 
   std::shared_ptr<const Program> program;
+  int64_t width = features;
   int count;
   std::vector<std::unique_ptr<Session>> sessions;
 };
