@@ -16,7 +16,7 @@
 // TARGET-NOT: gpu.module
 // TARGET-DAG: llvm.func @moira_step_main_prefill
 // TARGET-DAG: llvm.func internal @gate_{{[0-9]+}}_moira_gpu
-// TARGET-DAG: llvm.func internal @loop_{{[0-9]+}}_moira_gpu
+// TARGET-DAG: llvm.func internal @grouped_{{[0-9]+}}_moira_gpu
 // TARGET-DAG: llvm.mlir.global external constant @moira_emu_module_moira_gpu
 
 // Hidden blocks, which ranks exchange, are packed each for itself.

@@ -21,13 +21,13 @@
 // CUT: %[[DG:.*]] = arith.mulf
 // CUT: %[[DU:.*]] = arith.mulf
 // CUT: %[[G0:.*]] = tensor.extract_slice %[[DG]][0, 0] [%{{.*}}, 8] [1, 1]
-// CUT: %[[S0:.*]] = linalg.matmul {{.*}} ins(%[[G0]], %{{.*}}) outs(%[[ZERO:.*]] : tensor<?x8xf32>)
+// CUT: %[[S0:.*]] = linalg.matmul {{.*}}ins(%[[G0]], %{{.*}}) outs(%[[ZERO:.*]] : tensor<?x8xf32>)
 // CUT: %[[U0:.*]] = tensor.extract_slice %[[DU]][0, 0] [%{{.*}}, 8] [1, 1]
-// CUT: %[[T0:.*]] = linalg.matmul {{.*}} ins(%[[U0]], %{{.*}}) outs(%[[S0]] : tensor<?x8xf32>)
+// CUT: %[[T0:.*]] = linalg.matmul {{.*}}ins(%[[U0]], %{{.*}}) outs(%[[S0]] : tensor<?x8xf32>)
 // CUT: %[[G1:.*]] = tensor.extract_slice %[[DG]][0, 8]
-// CUT: %[[S1:.*]] = linalg.matmul {{.*}} ins(%[[G1]], %{{.*}})
+// CUT: %[[S1:.*]] = linalg.matmul {{.*}}ins(%[[G1]], %{{.*}})
 // CUT: %[[U1:.*]] = tensor.extract_slice %[[DU]][0, 8]
-// CUT: %[[T1:.*]] = linalg.matmul {{.*}} ins(%[[U1]], %{{.*}}) outs(%[[S1]] : tensor<?x8xf32>)
+// CUT: %[[T1:.*]] = linalg.matmul {{.*}}ins(%[[U1]], %{{.*}}) outs(%[[S1]] : tensor<?x8xf32>)
 // CUT: linalg.generic {{.*}} ins(%[[T0]], %[[T1]] : tensor<?x8xf32>, tensor<?x8xf32>)
 // CUT: arith.addf
 
