@@ -126,6 +126,16 @@ static bool isSum(linalg::LinalgOp op) {
   return add && sum.hasOneUse() && (add.getLhs() == sum || add.getRhs() == sum);
 }
 
+/// The result of an operand's map that is this loop's dim, and nothing else is
+/// of it.
+static std::optional<unsigned> getOnlyPosition(AffineMap map, unsigned loop) {
+  std::optional<unsigned> position =
+      map.getResultPosition(getAffineDimExpr(loop, map.getContext()));
+  if (!position || map.dropResult(*position).isFunctionOfDim(loop))
+    return std::nullopt;
+  return position;
+}
+
 void Separability::addSum(linalg::LinalgOp op, unsigned loop,
                           HiddenPlace place) {
   if (llvm::any_of(last, [&](LastProduct &known) {
@@ -142,9 +152,8 @@ void Separability::addSum(linalg::LinalgOp op, unsigned loop,
     AffineMap map = op.getMatchingIndexingMap(operand);
     if (!map.isFunctionOfDim(loop))
       continue;
-    std::optional<unsigned> position =
-        map.getResultPosition(getAffineDimExpr(loop, op->getContext()));
-    if (!position || map.dropResult(*position).isFunctionOfDim(loop))
+    std::optional<unsigned> position = getOnlyPosition(map, loop);
+    if (!position)
       return block(op, "it does not read the hidden dimension element by "
                        "element");
     markOperand(*operand, {*position});
@@ -297,9 +306,8 @@ void Separability::visitLinalg(linalg::LinalgOp op, unsigned loop,
     AffineMap map = op.getMatchingIndexingMap(&operand);
     if (!map.isFunctionOfDim(loop))
       continue;
-    std::optional<unsigned> position =
-        map.getResultPosition(getAffineDimExpr(loop, op->getContext()));
-    if (!position || map.dropResult(*position).isFunctionOfDim(loop))
+    std::optional<unsigned> position = getOnlyPosition(map, loop);
+    if (!position)
       return block(op, "it does not read the hidden dimension element by "
                        "element");
     HiddenPlace here = place;
