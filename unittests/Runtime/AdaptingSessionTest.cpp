@@ -32,26 +32,16 @@ struct RankSession {
       : rank(group.rank()) {
     SessionOptions options;
     options.sinks = std::move(sinks);
-    options.threads = 1;
     options.statisticsSteps = 2;
-    // The test's own communicator ends after the session.
-    options.communicator = std::shared_ptr<Communicator>(&group, [](auto *) {});
-    auto created = Session::create(P::make(gathered), options);
-    EXPECT_OK(created.status());
-    session = std::move(*created);
-    P::bind(*session);
+    session = P::open(group, options, gathered);
   }
   /// Other rows on each rank, some of them few, some skewed.
   Status step(int number) {
     int64_t count = 4 + (number / 7 * 5 + rank * 6) % 19;
     std::vector<float> x =
         P::rows(count, uint64_t(number * P::ranks + rank), number / 10 % 4);
-    std::vector<ResultTensor> results;
-    Status status =
-        session->invoke("main", {view(x, {count, P::features})}, results);
-    if (status.ok())
-      EXPECT_EQ(values(results[0]), P::expect(x)) << "step " << number;
-    return status;
+    SCOPED_TRACE(number);
+    return P::run(*session, x);
   }
   std::string variant() const {
     const EntrySpec &entry = session->manifest().entries[0];

@@ -241,6 +241,25 @@ void AdaptiveProgram::bind(Session &session) {
                            view(weights(layer), {experts, features})));
 }
 
+std::unique_ptr<Session> AdaptiveProgram::open(Communicator &group,
+                                               SessionOptions options,
+                                               const char *gathered) {
+  options.threads = 1;
+  options.communicator = std::shared_ptr<Communicator>(&group, [](auto *) {});
+  auto created = Session::create(make(gathered), options);
+  EXPECT_OK(created.status());
+  bind(**created);
+  return std::move(*created);
+}
+
+Status AdaptiveProgram::run(Session &session, const std::vector<float> &x) {
+  std::vector<ResultTensor> results;
+  MOIRA_RETURN_IF_ERROR(session.invoke(
+      "main", {view(x, {int64_t(x.size()) / features, features})}, results));
+  EXPECT_EQ(values(results[0]), expect(x));
+  return Status();
+}
+
 std::vector<float> AdaptiveProgram::rows(int64_t count, uint64_t seed,
                                          int skew) {
   std::vector<float> x;

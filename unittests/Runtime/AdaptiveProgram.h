@@ -29,6 +29,13 @@ struct AdaptiveProgram {
   /// [experts, features] of a layer.
   static std::vector<float> weights(int layer);
   static void bind(runtime::Session &session);
+  /// A rank's session with these options, on one thread, with weights. The
+  /// caller's communicator ends after it.
+  static std::unique_ptr<runtime::Session> open(runtime::Communicator &group,
+                                                runtime::SessionOptions options,
+                                                const char *gathered = "f32");
+  /// A step of compact rows, whose results are compared with `expect`.
+  static Status run(runtime::Session &session, const std::vector<float> &x);
   /// Rows whose experts are drawn; `skew` of 4 rows go to expert 0.
   static std::vector<float> rows(int64_t count, uint64_t seed, int skew);
   static std::vector<float> expect(const std::vector<float> &x);

@@ -29,15 +29,9 @@ struct RankSession {
   explicit RankSession(Communicator &group, AdaptOptions options = {})
       : group(group) {
     SessionOptions created;
-    created.threads = 1;
     created.statisticsSteps = 1;
     created.poisonMemory = true;
-    // The test's own communicator ends after the session.
-    created.communicator = std::shared_ptr<Communicator>(&group, [](auto *) {});
-    auto made = Session::create(P::make(), created);
-    EXPECT_OK(made.status());
-    session = std::move(*made);
-    P::bind(*session);
+    session = P::open(group, created);
     options.selection.lag = 0;
     EXPECT_OK(session->adapt("main", options));
   }
@@ -53,15 +47,7 @@ struct RankSession {
         x[t * P::features] = float(hot) + 0.5f;
     return run(x);
   }
-  Status run(const std::vector<float> &x) {
-    int64_t count = int64_t(x.size()) / P::features;
-    std::vector<ResultTensor> results;
-    Status status =
-        session->invoke("main", {view(x, {count, P::features})}, results);
-    if (status.ok())
-      EXPECT_EQ(values(results[0]), P::expect(x));
-    return status;
-  }
+  Status run(const std::vector<float> &x) { return P::run(*session, x); }
   StepRow row() const { return session->statistics().back(); }
   /// Bytes of shadows that this rank has received since the last call.
   int64_t shadowBytes() {

@@ -35,28 +35,17 @@ constexpr int64_t rowBytes = P::features * sizeof(float);
 struct RankSession {
   explicit RankSession(Communicator &group) : group(group) {
     SessionOptions options;
-    options.threads = 1;
     options.statisticsSteps = 1;
     options.poisonMemory = true;
-    // The test's own communicator ends after the session.
-    options.communicator = std::shared_ptr<Communicator>(&group, [](auto *) {});
-    auto created = Session::create(P::make(), options);
-    EXPECT_OK(created.status());
-    session = std::move(*created);
-    P::bind(*session);
+    session = P::open(group, options);
     EXPECT_OK(session->setVariant("main", "r1-decode"));
   }
   Status step(int number = 0) {
     std::vector<float> x =
         P::rows(3 + (number + group.rank()) % 4,
                 uint64_t(number * P::ranks + group.rank()), number % 4);
-    int64_t count = int64_t(x.size()) / P::features;
-    std::vector<ResultTensor> results;
-    Status status =
-        session->invoke("main", {view(x, {count, P::features})}, results);
-    if (status.ok())
-      EXPECT_EQ(values(results[0]), P::expect(x)) << "step " << number;
-    return status;
+    SCOPED_TRACE(number);
+    return P::run(*session, x);
   }
   /// Bytes of shadows that this rank has received since the last call.
   int64_t shadowBytes() {

@@ -25,27 +25,16 @@ const std::vector<int32_t> reversed = {7, 6, -1, 5, 4, -1, 3, 2, -1, 1, 0, -1};
 struct MovingSession {
   explicit MovingSession(Communicator &group, int64_t memoryLimit = 0) {
     SessionOptions options;
-    options.threads = 1;
     options.statisticsSteps = 1;
     options.poisonMemory = true;
     options.memoryLimit = memoryLimit;
-    // The test's own communicator ends after the session.
-    options.communicator = std::shared_ptr<Communicator>(&group, [](auto *) {});
-    auto created = Session::create(P::make(), options);
-    EXPECT_OK(created.status());
-    session = std::move(*created);
-    P::bind(*session);
+    session = P::open(group, options);
     EXPECT_OK(session->setVariant("main", "r1-decode"));
   }
   Session *operator->() { return session.get(); }
   /// Rows that all want one expert of each layer.
   Status hotStep(int seed = 1) {
-    std::vector<float> x = P::rows(7, uint64_t(seed), /*skew=*/4);
-    std::vector<ResultTensor> results;
-    MOIRA_RETURN_IF_ERROR(
-        session->invoke("main", {view(x, {7, P::features})}, results));
-    EXPECT_EQ(values(results[0]), P::expect(x));
-    return Status();
+    return P::run(*session, P::rows(7, uint64_t(seed), /*skew=*/4));
   }
   std::unique_ptr<Session> session;
 };
