@@ -52,14 +52,7 @@ def choices(scores):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("text", nargs="+", help="text files, put together")
-    parser.add_argument("--weights", required=True, help="what init.py wrote")
-    parser.add_argument("--steps", type=int, default=800)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--clip", type=float, default=1.0)
-    parser.add_argument("--weight-decay", type=float, default=0.01)
-    parser.add_argument("--seed", type=int, default=0)
+    reference.add_training_options(parser)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--csv", required=True, help="write the steps here")
     options = parser.parse_args()

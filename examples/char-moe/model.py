@@ -141,8 +141,7 @@ def write_fingerprints(model, path):
                              f"{(grad @ numbers.double()).item():.9g}"))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def add_training_options(parser):
     parser.add_argument("text", nargs="+", help="text files, put together")
     parser.add_argument("--weights", required=True, help="what init.py wrote")
     parser.add_argument("--steps", type=int, default=800)
@@ -151,6 +150,11 @@ def main():
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--weight-decay", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add_training_options(parser)
     parser.add_argument("--eval-share", type=float, default=0.0,
                         help="evaluate this share, the end of the text, after "
                              "the last step, and do not train on it")
